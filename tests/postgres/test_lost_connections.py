@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import trio
 
 from fleetd.domain.core.tx import Ring
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connection, group_commit
+from fleetd.store.postgres.batch import LOCK
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
 from tests.support.postgres_server import LocalPostgres
@@ -98,10 +100,40 @@ async def test_who_cannot_be_told_is_told_so(
         assert await opened.event("next") == len(there) + 1
 
 
+@pytest.mark.parametrize(("asked_every_s", "keeps"), [(connection.ASKED_EVERY_S, True), (0, False)])
+async def test_who_waits_for_the_turn_keeps_its_place_though_it_asks_nothing_else(
+    postgres: LocalPostgres,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked_every_s: float,
+    *,
+    keeps: bool,
+) -> None:
+    monkeypatch.setattr(connection.ServerConnection, "timeout_s", 0.5)
+    monkeypatch.setattr(connection, "ASKED_EVERY_S", asked_every_s)
+    lock = LOCK.replace("_xact_", "_").replace("current_schema()", "'public'")
+    async with running(postgres.url(database), tmp_path) as opened:
+        pids = [opened.store._slots[0].get().backend[0]]
+        with psycopg.connect(postgres.url(database), autocommit=True) as other:
+            other.execute(lock.encode())
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(opened.event, "waited")
+                # Three times as long as an answer may take.
+                with trio.move_on_after(1.5):
+                    await opened.until(away=True)
+                other.execute(lock.replace("_lock(", "_unlock(").encode())
+                if not keeps:
+                    nursery.cancel_scope.cancel()
+        pids.append(opened.store._slots[0].get().backend[0])
+        assert (pids[0] == pids[1]) == keeps
+
+
 async def test_a_network_that_swallows_everything_is_noticed(
     proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection.ServerConnection, "timeout_s", 0.5)
+    monkeypatch.setattr(connection, "ASKED_EVERY_S", 0)
     async with running(url(proxy, database) + "&connect_timeout=2", tmp_path) as opened:
         await opened.event("first")
         proxy.hold()

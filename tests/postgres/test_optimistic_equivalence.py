@@ -18,6 +18,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleetd.domain.cluster import membership
 from fleetd.domain.core.context import Context
 from fleetd.engine.engine import Engine
 from fleetd.protocol.errors import FleetError
@@ -36,14 +37,27 @@ from tests.support.postgres_server import LocalPostgres, run_sql
 
 HERE = "a" * 16
 AGENTS = ("a-1", "b-1", "c-1")
+STARTED = "2026-01-01T00:00:00.000Z"
 SESSIONS = ("a1" * 8, "b2" * 8)
 ALIKE = (
     *("agent_history", "agents", "cursors", "deliveries", "edit_conflicts", "edit_history"),
     *("edits", "events", "hook_counts", "hook_deliveries", "idempotency_keys", "lock_history"),
-    *("lock_waits", "locks", "messages", "missions", "recoveries", "sessions", "sorties"),
+    *("lock_waits", "locks", "machines", "messages", "missions", "recoveries", "sessions"),
+    *("sorties",),
     *("tallies", "tool_calls", "counters"),
 )
 INDEX = "SELECT id, kind, source, mission_id, agent_id, words, names FROM search_documents"
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """A heartbeat of a daemon, which is no request of the wire."""
+
+    name: str
+    nonce: str
+    earlier: tuple[str, ...] = ()
+
+
+Told = Request[Any] | Beat
 
 
 class Ids:
@@ -77,7 +91,7 @@ class Three:
         self.clock = clock
         _never_optimistic(self.turn)
 
-    async def do(self, request: Request[Any], between: Request[Any] | None = None) -> Any:
+    async def do(self, request: Told, between: Told | None = None) -> Any:
         """Make a request in all of them; ``between`` is made first, of the last by another daemon.
 
         It is made there once the request has read what it decides by.
@@ -100,9 +114,9 @@ class Three:
         return replies[0]
 
     @contextmanager
-    def _in_between(self, request: Request[Any] | None, number: int) -> Iterator[None]:
+    def _in_between(self, request: Told | None, number: int) -> Iterator[None]:
         real = Speculation.scripts
-        done: list[Request[Any]] = []
+        done: list[Told] = []
 
         def scripts(speculation: Speculation, *given: Any, **named: Any) -> Any:
             made = real(speculation, *given, **named)
@@ -141,8 +155,11 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
 
 
-async def answer(fleet: Fleet, request: Request[Any]) -> Any:
+async def answer(fleet: Fleet, request: Told) -> Any:
     """Return what a request comes to, a refusal too."""
+    if isinstance(request, Beat):
+        told = (request.name, STARTED, request.nonce, "boot", request.earlier)
+        return msgspec.to_builtins(await fleet.engine.write(membership.heartbeat, *told))
     try:
         found = msgspec.to_builtins(await fleet.do(request))
         if isinstance(found, dict):
@@ -172,14 +189,19 @@ class Story:
         self.seq = 0
         self._count = count()
 
-    def request(self, draw: st.DataObject) -> Request[Any]:
+    def request(self, draw: st.DataObject) -> Told:
         """Draw a request that is converted."""
         kind = draw.draw(st.sampled_from(sorted(self._makers())))
         return self._makers()[kind](draw)
 
-    def _makers(self) -> dict[str, Callable[[st.DataObject], Request[Any]]]:
+    def _makers(self) -> dict[str, Callable[[st.DataObject], Told]]:
         agent = st.sampled_from(AGENTS)
-        makers: dict[str, Callable[[st.DataObject], Request[Any]]] = {
+        makers: dict[str, Callable[[st.DataObject], Told]] = {
+            "beat": lambda d: Beat(
+                d.draw(st.sampled_from(["laptop", "desk"])),
+                d.draw(st.sampled_from(["n-1", "n-2"])),
+                d.draw(st.sampled_from([(), ("n-1",)])),
+            ),
             "append": lambda d: EventAppend(
                 "file_read",
                 mission_id=d.draw(st.sampled_from([self.mission, None])),
@@ -228,11 +250,13 @@ class Story:
         name = f"d-{self.number:04}-{number:08}"
         return HookDeliver(name, "claude", json.dumps(told))
 
-    def between(self, draw: st.DataObject) -> Request[Any] | None:
-        """Draw what another daemon does meanwhile: any request, or one that takes things away."""
-        kind = draw.draw(st.sampled_from(["none", "none", "any", "force", "progress"]))
+    def between(self, draw: st.DataObject) -> Told | None:
+        """Draw what another daemon does meanwhile."""
+        kind = draw.draw(st.sampled_from(["none", "none", "append", "beat", "force", "progress"]))
         if kind == "none":
             return None
+        if kind == "beat":
+            return Beat("desk", "n-2")
         if kind == "force" and self.locks:
             lock, _ = draw.draw(st.sampled_from(self.locks))
             return LockForceRelease(lock, "somebody", reason="Needed")
@@ -240,7 +264,7 @@ class Story:
             return SortieProgress(draw.draw(st.sampled_from(self.sorties)), 7, "Elsewhere")
         return EventAppend("file_read", mission_id=self.mission, agent_id="b-1")
 
-    def learn(self, request: Request[Any], reply: Any) -> None:
+    def learn(self, request: Told, reply: Any) -> None:
         """Keep what later requests may name."""
         if not isinstance(reply, dict) or "refused" in reply:
             return
@@ -329,6 +353,10 @@ async def _tell(three: Three, project: Path, data: st.DataObject) -> None:
     rows = three.sqlite.sql("SELECT id FROM sorties ORDER BY position")
     sorties = [row["id"] for row in rows]
     await three.do(SortieStart(sorties[0], "a-1"))
+    # What each daemon noted of itself when it began is its own.
+    for server in (three.sqlite, three.turn, three.flush):
+        await server.engine.write(lambda tx, _: tx.run("DELETE FROM machines"))
+    await three.do(Beat("laptop", "n-1"))
     story = Story(project, next(_number), mission, sorties)
     for _ in range(data.draw(st.integers(1, 12))):
         request = story.request(data)

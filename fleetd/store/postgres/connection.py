@@ -43,6 +43,8 @@ STATEMENT_MS = 8_000
 TABLE_MS = 6_000
 TURN_MS = 30_000
 HURRIED_S = 2.0
+# A daemon that has nothing else to do asks its server as often as that.
+ASKED_EVERY_S = 10.0
 # How often somebody who waits looks at whether he may still.
 _POLL_S = 0.25
 
@@ -128,7 +130,9 @@ class ServerConnection(psycopg.Connection[Any]):
     def _still_queued(self, waited_s: float, timeout_s: float) -> bool:
         if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + timeout_s:
             return False
-        return time.monotonic() - self.hurry.answered < timeout_s
+        # It must not lose its place for want of other questions: who comes back is last, and its
+        # new connection costs the others more than its wait.
+        return time.monotonic() - self.hurry.answered < ASKED_EVERY_S + timeout_s
 
     @contextmanager
     def without_timeout(self, seconds: float) -> Iterator[None]:
