@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from psycopg.pq import TransactionStatus
 
 from fleetd.domain.core import assigned
-from fleetd.domain.core.assigned import Assigned, Unforeseen, encode_json
+from fleetd.domain.core.assigned import Assigned, Unpredictable, encode_json
 from fleetd.domain.core.text import SIGN_OF_NUL
 from fleetd.domain.core.tx import Ring, Tx
 from fleetd.engine.hooks.training import training_hooks
@@ -32,8 +32,8 @@ from fleetd.protocol.requests.mission import MissionCancel
 from fleetd.protocol.requests.sortie import SortieProgress, SortieStart
 from fleetd.store.api import Optimistic
 from fleetd.store.postgres.connection import ServerConnection
-from fleetd.store.postgres.foresight import SURE
 from fleetd.store.postgres.optimistic import ROUNDS, OptimisticCommits
+from fleetd.store.postgres.predictor import SURE
 from fleetd.store.postgres.shape import shape_of
 from fleetd.store.postgres.speculation import Speculation, Step
 from fleetd.store.postgres.statements import Call, PreparedStatements, literal
@@ -200,7 +200,7 @@ async def test_a_warm_request_takes_two_messages_and_none_in_the_turn(
 
 # The others read columns of activity that they do not write.
 @pytest.mark.parametrize("name", ["hook", "advance"])
-async def test_what_is_foretold_is_not_asked_for(
+async def test_what_is_predicted_is_not_asked_for(
     postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips, name: str
 ) -> None:
     async with working(postgres.url(database), tmp_path) as work:
@@ -216,7 +216,7 @@ async def test_sessions_begin_in_few_messages_and_none_in_the_turn(
     postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips
 ) -> None:
     async with working(postgres.url(database), tmp_path) as work:
-        for number in range(3):  # the first has its turn, from which the others are foretold
+        for number in range(3):  # the first has its turn, from which the others are predicted
             file = {"file_path": str(work.fleet.project / f"own-{number}.py")}
             begin = await work.hook(session_id=f"{number}e" * 8, tool_input=file)
             work.fleet.clock.pass_by(SECOND)
@@ -228,7 +228,7 @@ async def test_sessions_begin_in_few_messages_and_none_in_the_turn(
         assert {f"claude-{f'{number}e' * 4}" for number in range(3)} <= {a.id for a in found.agents}
 
 
-async def test_the_first_session_of_a_daemon_is_foretold_after_training(
+async def test_the_first_session_of_a_daemon_is_predicted_after_training(
     postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips
 ) -> None:
     left = []
@@ -719,20 +719,20 @@ def test_whatever_a_value_is_it_arrives_and_nothing_else(
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, b"x", object(), Assigned("events", 1)])
-def test_what_has_no_literal_is_unforeseen(value: object) -> None:
-    with pytest.raises(Unforeseen):
+def test_what_has_no_literal_is_unpredictable(value: object) -> None:
+    with pytest.raises(Unpredictable):
         literal(value)
 
 
-def test_a_statement_that_the_server_does_not_take_by_name_is_unforeseen(
+def test_a_statement_that_the_server_does_not_take_by_name_is_unpredictable(
     prepared: PreparedStatements,
 ) -> None:
     good = {"a": 1}
     prepared.call("SELECT :a + 1", good)
     prepared.call("SELECT nothing FROM nowhere", {})
-    with pytest.raises(Unforeseen):
+    with pytest.raises(Unpredictable):
         prepared.prepare()
-    with pytest.raises(Unforeseen):
+    with pytest.raises(Unpredictable):
         prepared.call("SELECT nothing FROM nowhere", {})
     call = prepared.call("SELECT :a + 1", good)
     prepared.prepare()
@@ -753,18 +753,18 @@ def test_a_statement_that_the_server_does_not_take_by_name_is_unforeseen(
         ("DELETE FROM a WHERE b = :b RETURNING c", "returning", "SELECT c FROM a WHERE b = :b "),
         ("INSERT INTO a (b) VALUES (:b)", "write", ""),
         ("INSERT INTO a (b) VALUES (:b) ON CONFLICT DO NOTHING RETURNING b", "inserting", ""),
-        ("INSERT INTO a (b) VALUES (:b) RETURNING c", "unforeseen", ""),
-        ("INSERT INTO a (b) VALUES (1 + :b) RETURNING b", "unforeseen", ""),
-        ("INSERT INTO a (b) SELECT c FROM d RETURNING b", "unforeseen", ""),
+        ("INSERT INTO a (b) VALUES (:b) RETURNING c", "unpredictable", ""),
+        ("INSERT INTO a (b) VALUES (1 + :b) RETURNING b", "unpredictable", ""),
+        ("INSERT INTO a (b) SELECT c FROM d RETURNING b", "unpredictable", ""),
         (
             "INSERT INTO a (b) VALUES (:b) ON CONFLICT (b) DO UPDATE SET b = 1 RETURNING b",
-            "unforeseen",
+            "unpredictable",
             "",
         ),
-        ("INSERT INTO events (type) VALUES (:t)", "unforeseen", ""),
+        ("INSERT INTO events (type) VALUES (:t)", "unpredictable", ""),
         ("INSERT INTO events (type) VALUES (:t) RETURNING seq", "counting", ""),
-        ("INSERT INTO events (seq, type) VALUES (:s, :t) RETURNING seq", "unforeseen", ""),
-        ("SAVEPOINT attempt", "unforeseen", ""),
+        ("INSERT INTO events (seq, type) VALUES (:s, :t) RETURNING seq", "unpredictable", ""),
+        ("SAVEPOINT attempt", "unpredictable", ""),
     ],
 )
 def test_what_a_statement_returns_is_learned_beforehand(sql: str, kind: str, question: str) -> None:
@@ -779,12 +779,12 @@ def test_numbers_are_stored_and_answered_and_nothing_else() -> None:
         1,
     )
     inside = {"text": encode_json({"seq": one}).decode()}
-    with pytest.raises(Unforeseen):
+    with pytest.raises(Unpredictable):
         assigned.placeholders(encode_json(inside).decode())
-    with pytest.raises(Unforeseen):
+    with pytest.raises(Unpredictable):
         literal(f"{[one]}")
     for use in (str, "{}".format, lambda each: each + 1, lambda each: each < 3, lambda e: e == 3):
-        with pytest.raises((Unforeseen, TypeError)):
+        with pytest.raises((Unpredictable, TypeError)):
             use(one)  # type: ignore[operator]
     before: dict[assigned.Counter, int] = {"events": 10, "fencing": 5}
     told = {"a": [one, (two, "x")], "b": Assigned("fencing", 1), "c": None}

@@ -18,7 +18,7 @@ _MARK = f"assigned-{secrets.token_hex(8)}"
 _PLACEHOLDER = re.compile(rf'"{_MARK} ([a-z]+) ([0-9]+)"')
 
 
-class Unforeseen(Exception):
+class Unpredictable(Exception):
     """Something that can only be known, or done, in the turn."""
 
 
@@ -35,13 +35,13 @@ class Assigned:
         """Of one counter, the order of places is that of numbers."""
         if isinstance(other, Assigned) and other.counter == self.counter:
             return self.place < other.place
-        raise Unforeseen("an assigned number was compared")
+        raise Unpredictable("an assigned number was compared")
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same number, which only another assigned one can tell."""
         if isinstance(other, Assigned):
             return (self.counter, self.place) == (other.counter, other.place)
-        raise Unforeseen("an assigned number was compared")
+        raise Unpredictable("an assigned number was compared")
 
     def __hash__(self) -> int:
         """Return the same for the same number."""
@@ -53,7 +53,7 @@ class Assigned:
 
     def __str__(self) -> str:
         """Refuse: a text would hold something else than the number."""
-        raise Unforeseen("an assigned number was written into a text")
+        raise Unpredictable("an assigned number was written into a text")
 
     def __repr__(self) -> str:
         """Return what it is; a text that holds this is not stored."""
@@ -77,13 +77,13 @@ encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_placeholder
 def placeholders(text: str) -> dict[str, Assigned]:
     """Return what stands in a JSON text for numbers that are not known yet.
 
-    Raises Unforeseen for a text that tells one in any other way, such as JSON inside of JSON.
+    Raises Unpredictable for a text that tells one in any other way, such as JSON inside of JSON.
     """
     if _MARK not in text:
         return {}
     found = [*_PLACEHOLDER.finditer(text)]
     if len(found) != text.count(_MARK):
-        raise Unforeseen("an assigned number was written into a text")
+        raise Unpredictable("an assigned number was written into a text")
     return {each[0]: Assigned(each[1], int(each[2])) for each in found}  # type: ignore[arg-type]
 
 

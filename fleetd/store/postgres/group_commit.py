@@ -14,7 +14,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from ...domain.core.assigned import Unforeseen, holds_assigned
+from ...domain.core.assigned import Unpredictable, holds_assigned
 from ...domain.core.tx import Tx
 from ...host.histogram import Histogram
 from ..worker_thread import Job
@@ -131,7 +131,7 @@ class PostgresCommitter:
                 send = partial(self._flush, connection)
                 first = waiting is jobs
                 waiting = self.optimistic.round(connection, waiting, corrections, send, first=first)
-            except (_FlushLost, Unforeseen):
+            except (_FlushLost, Unpredictable):
                 break
             except psycopg.Error as error:
                 self._is_worth_another(connection, error)

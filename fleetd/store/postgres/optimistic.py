@@ -3,7 +3,7 @@
 The message takes the fleet's turn, runs the scripts of the jobs (see speculation.py) and commits.
 When the rows of a job have changed since it read them, the jobs before it are sent again at once.
 The jobs behind it read again in the next round, and the job itself goes last. A job that fails for
-several rounds, or that cannot be foreseen, waits for its turn.
+several rounds, or that cannot be predicted, waits for its turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +13,14 @@ from typing import get_args
 import psycopg
 from psycopg.pq.abc import PGresult
 
-from ...domain.core.assigned import Assigned, Counter, Unforeseen, with_numbers
+from ...domain.core.assigned import Assigned, Counter, Unpredictable, with_numbers
 from ...domain.core.tx import Execute
 from ..api import Optimistic
 from ..worker_thread import Job
 from . import batch
 from .connection import ServerConnection
 from .errors import sqlstate
-from .foresight import Foresight, Witness
+from .predictor import Predictor, RecordingExecutor
 from .speculation import Corrections, Script, Speculation
 
 # So many rounds one after the other in which no job is committed or left to its turn.
@@ -125,7 +125,7 @@ class OptimisticCommits:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self.foresight = Foresight()
+        self.predictor = Predictor()
         self._speculation: Speculation | None = None
         self.flushes = 0
         self.conflicts = 0
@@ -145,17 +145,17 @@ class OptimisticCommits:
 
         In their ``first`` round, jobs need not ask for what is known as well. ``send`` commits a
         flush by a time, gives its jobs their results, or raises Failed. A job that cannot be
-        foreseen is no longer ``optimistic``. Raises psycopg.Error for a connection that is gone.
+        predicted is no longer ``optimistic``. Raises psycopg.Error for a connection that is gone.
         """
         if self._speculation is None or self._speculation.connection is not connection:
-            self._speculation = Speculation(connection, self.foresight)
+            self._speculation = Speculation(connection, self.predictor)
         by_ms = self._now_ms() + IN_TIME_MS
         scripts, others = self._speculation.scripts(jobs, corrections, trusting=first)
         for job in others:
             self.leave(job)
         try:
             self._speculation.statements.prepare()
-        except Unforeseen:  # in the next round it is known which one is refused
+        except Unpredictable:  # in the next round it is known which one is refused
             return [each.job for each in scripts]
         again: list[Job] = []
         while scripts:
@@ -209,10 +209,10 @@ class OptimisticCommits:
     def executor(self, connection: ServerConnection, job: Job) -> Execute:
         """Return what runs the statements of a job in its turn.
 
-        What one reads there that had to have its turn helps to foretell what the next one reads.
+        What one reads there that had to have its turn helps to predict what the next one reads.
         """
         if isinstance(job.fn, Optimistic):
-            return Witness(connection.executor, self.foresight)
+            return RecordingExecutor(connection.executor, self.predictor)
         return connection.executor
 
     def leave(self, job: Job) -> None:

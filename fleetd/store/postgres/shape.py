@@ -19,7 +19,7 @@ class Shape(msgspec.Struct, frozen=True):
     counts up, of which it returns the numbers as ``column``.
     """
 
-    kind: Literal["read", "write", "returning", "inserting", "counting", "unforeseen"]
+    kind: Literal["read", "write", "returning", "inserting", "counting", "unpredictable"]
     question: str = ""
     names: tuple[str, ...] = ()
     columns: tuple[tuple[tuple[str, str], ...], ...] = ()
@@ -33,7 +33,7 @@ class Shape(msgspec.Struct, frozen=True):
     reads: frozenset[str] = frozenset()
     """The words of ``question``: tables that it reads are among them."""
     changed: bool = False
-    """Whether the rows are told as they are changed, which only their absence foretells."""
+    """Whether the rows are told as they are changed, which only their absence predicts."""
 
     def key(self, params: Row) -> tuple[str, tuple[Any, ...]]:
         """Return what is asked, with the parameters by the order of their names."""
@@ -55,7 +55,7 @@ def shape_of(sql: str) -> Shape:
         return Shape("read", sql, numbered(sql)[1], reads=frozenset(_WORD.findall(sql)))
     written = _WRITES.match(sql)
     if written is None:
-        return Shape("unforeseen")
+        return Shape("unpredictable")
     return msgspec.structs.replace(_written(sql, word), writes=written[1])
 
 
@@ -63,14 +63,14 @@ def _written(sql: str, word: str) -> Shape:
     at = _clauses(sql)
     if "RETURNING" not in at:
         counts = word == "INSERT" and re.match(r"INSERT INTO (events|counters)\b", sql)
-        return Shape("unforeseen" if counts else "write")
+        return Shape("unpredictable" if counts else "write")
     returned = sql[at["RETURNING"] + len("RETURNING") :].strip()
     if word == "INSERT":
         return _inserting(sql, at, returned)
     where = sql[at["WHERE"] : at["RETURNING"]] if "WHERE" in at else ""
     table = sql[at["FROM"] + 4 : at["WHERE"]] if word == "DELETE" else sql[6 : at["SET"]]
     if word == "UPDATE" and "FROM" in at:
-        return Shape("unforeseen")
+        return Shape("unpredictable")
     question = f"SELECT {returned} FROM {table.strip()} {where}"
     changed = word == "UPDATE" and "*" in returned
     reads = frozenset(_WORD.findall(question))
@@ -95,17 +95,17 @@ def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:
     """Return what an INSERT is whose rows tell what they will be."""
     head = re.match(r"INSERT INTO (\w+) \(([^)]*)\) ", sql)
     if head is None or "VALUES" not in at:
-        return Shape("unforeseen")
+        return Shape("unpredictable")
     table, columns = head[1], [each.strip() for each in head[2].split(",")]
     if table == "counters" and "'fencing'" in sql and returned == "value":
         return Shape("counting", counter="fencing", column="value", numbers=1)
     end = at.get("ON", at["RETURNING"])
     if "ON" in at and "DO NOTHING" not in sql[at["ON"] :]:
-        return Shape("unforeseen")
+        return Shape("unpredictable")
     rows = _rows(sql[at["VALUES"] + len("VALUES") : end])
     if table == "events":
         if returned != "seq" or "seq" in columns:
-            return Shape("unforeseen")
+            return Shape("unpredictable")
         counted = (f"({', '.join([f':number{n}', *row])})" for n, row in enumerate(rows))
         sent = f"INSERT INTO events (seq, {head[2]}) VALUES {', '.join(counted)}"
         return Shape("counting", counter="events", column="seq", numbers=len(rows), sent=sent)
@@ -114,7 +114,7 @@ def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:
     for row in rows:
         values = dict(zip(columns, row, strict=True)) if len(row) == len(columns) else {}
         if any(not re.fullmatch(r":\w+", values.get(each, "")) for each in wanted):
-            return Shape("unforeseen")
+            return Shape("unpredictable")
         told.append(tuple((each, values[each][1:]) for each in wanted))
     sent = "" if "ON" in at else sql[: at["RETURNING"]].rstrip()
     return Shape("inserting", columns=tuple(told), sent=sent)

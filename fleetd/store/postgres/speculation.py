@@ -6,11 +6,11 @@ they differ: so what is decided is what the rule would have decided in its turn.
 returns is known without the store.
 
 A rule runs first on guesses, to learn what it reads. One message reads all of that, but for what
-was always foretold right lately. Where a guess was wrong the rule runs again on the answers.
+was always predicted right lately. Where a guess was wrong the rule runs again on the answers.
 Further reads need another message.
 
 Numbers that the store gives out (``Assigned``) are put in by the server. A rule that needs more of
-them than to store and answer them is left to its turn, and so is whatever else cannot be foreseen.
+them than to store and answer them is left to its turn, and so is whatever else cannot be predicted.
 
 Columns of activity are not compared (see ``expect`` in the schema): they are written all the time.
 A rule that decides by them must not run here.
@@ -23,16 +23,16 @@ from typing import Any
 
 import msgspec
 
-from ...domain.core.assigned import Assigned, Counter, Unforeseen, encode_json, holds_assigned
+from ...domain.core.assigned import Assigned, Counter, Unpredictable, encode_json, holds_assigned
 from ...domain.core.tx import Effect, Repeat, Row, Tx
 from ...protocol.errors import FleetError
 from ..worker_thread import Job
 from .connection import ServerConnection
-from .foresight import (
-    Foresight,
+from .predictor import (
     Key,
     OwnWrites,
     Pairs,
+    Predictor,
     PriorWrites,
     ReadAfter,
     is_short,
@@ -101,7 +101,7 @@ class Attempt:
     def limited(self, most_ms: int) -> AbstractContextManager[None]:
         """Refuse: a limit holds for the statements of a turn."""
         self.is_void = True
-        raise Unforeseen(f"a limit of {most_ms} ms")
+        raise Unpredictable(f"a limit of {most_ms} ms")
 
     def _rows(self, sql: str, params: Row) -> list[Pairs]:
         try:
@@ -117,17 +117,17 @@ class Attempt:
         own: PriorWrites = ()
         if shape.kind in ("read", "returning"):
             if any(isinstance(value, Assigned) for value in key[1]):
-                raise Unforeseen("a number is looked for that is given at the commit")
+                raise Unpredictable("a number is looked for that is given at the commit")
             own = self.own.read_by(shape)
             rows = self._known(key, own)
             if rows and shape.changed:
-                raise Unforeseen(sql)
+                raise Unpredictable(sql)
         elif shape.kind == "inserting":
             rows = [[(column, params[name]) for column, name in row] for row in shape.columns]
         elif shape.kind == "counting" and shape.counter is not None:
             rows = [[(shape.column, self._next(shape.counter))] for _ in range(shape.numbers)]
-        elif shape.kind == "unforeseen":
-            raise Unforeseen(sql)
+        elif shape.kind == "unpredictable":
+            raise Unpredictable(sql)
         self._bound(params)
         given = dict(params)  # a rule may change its own
         self.own.note(shape, sql, given)
@@ -141,7 +141,7 @@ class Attempt:
     def _bound(self, params: Row) -> None:
         self._characters += sum(len(each) for each in params.values() if isinstance(each, str))
         if len(self.steps) == _STEPS or self._characters > _CHARACTERS:
-            raise Unforeseen("this is much for one message")
+            raise Unpredictable("this is much for one message")
 
     def _next(self, counter: Counter) -> Assigned:
         place = self.counted[counter] = self.counted.get(counter, 0) + 1
@@ -171,21 +171,21 @@ class Script(msgspec.Struct, frozen=True):
 class Speculation:
     """Makes scripts of jobs, on one connection."""
 
-    def __init__(self, connection: ServerConnection, foresight: Foresight) -> None:
+    def __init__(self, connection: ServerConnection, predictor: Predictor) -> None:
         self.connection = connection
-        self._foresight = foresight
+        self._predictor = predictor
         self.statements = PreparedStatements(connection)
 
     def scripts(
         self, jobs: Sequence[Job], corrections: Corrections, *, trusting: bool
     ) -> tuple[list[Script], list[Job]]:
-        """Return the scripts of those jobs that can be foreseen, and the other jobs.
+        """Return the scripts of those jobs that can be predicted, and the other jobs.
 
         ``corrections`` are of earlier tries. ``trusting`` leaves out what need not be asked for.
         Raises psycopg.Error when the connection is gone.
         """
         answers: dict[Key, list[Pairs] | None] = {}
-        runs = [_Run(job, self._foresight, corrections, answers, trusting=trusting) for job in jobs]
+        runs = [_Run(job, self._predictor, corrections, answers, trusting=trusting) for job in jobs]
         for _ in range(_RUNS):
             wanted: dict[Key, None] = {}
             for run in runs:
@@ -197,8 +197,8 @@ class Speculation:
             for run in runs:
                 run.confirm()
         scripts = [script for run in runs if (script := self._script(run)) is not None]
-        foreseen = {id(script.job) for script in scripts}
-        return scripts, [job for job in jobs if id(job) not in foreseen]
+        predicted = {id(script.job) for script in scripts}
+        return scripts, [job for job in jobs if id(job) not in predicted]
 
     def _script(self, run: "_Run") -> Script | None:
         """Return the script of a run, None where it has to have its turn."""
@@ -230,11 +230,11 @@ class Speculation:
             params = dict(zip(numbered(key[0])[1], key[1], strict=True))
             try:
                 calls[key] = self.statements.call(key[0], params, _PREVIEW)
-            except Unforeseen:
+            except Unpredictable:
                 answers[key] = None
         try:
             self.statements.prepare()
-        except Unforeseen:  # the next time it is known which one is refused
+        except Unpredictable:  # the next time it is known which one is refused
             answers.update(dict.fromkeys(keys))
             return
         if not calls:
@@ -250,7 +250,7 @@ class Speculation:
                 continue
             answers[key] = rows
             if is_short(rows):
-                self._foresight.note(key, rows)
+                self._predictor.note(key, rows)
 
     def _call(self, step: Step) -> Call:
         """Return a statement, which compares what it returns."""
@@ -265,10 +265,10 @@ class Speculation:
         if script.error is None:
             for step in script.steps:
                 if step.own:
-                    self._foresight.succeeded(step.key, step.own)
+                    self._predictor.succeeded(step.key, step.own)
                 elif step.expected is not None and step.key[0]:
                     writes = script.own.read_by(shape_of(step.sql), before)
-                    self._foresight.committed(step.key, step.expected, writes)
+                    self._predictor.committed(step.key, step.expected, writes)
 
     def learn(
         self, script: Script, place: int, found: str | None, corrections: Corrections
@@ -279,12 +279,12 @@ class Speculation:
         """
         step = script.steps[place]
         if not step.own or step.key in script.sure:
-            self._foresight.missed(step.key)
+            self._predictor.missed(step.key)
             return True
         rows = None if found is None else rows_of(found)
         rows = rows if rows is not None and is_short(rows) else None
         before = script.before.get(step.key, [])
-        self._foresight.failed(step.key, step.own, before, rows)
+        self._predictor.failed(step.key, step.own, before, rows)
         correction = (script.job, read_after(step.key, step.own))
         if rows is None or correction in corrections:
             return False
@@ -301,7 +301,7 @@ class _Run:
     def __init__(
         self,
         job: Job,
-        foresight: Foresight,
+        predictor: Predictor,
         corrections: Corrections,
         answers: Mapping[Key, list[Pairs] | None],
         *,
@@ -311,11 +311,11 @@ class _Run:
         self.done = False
         """Whether it came to an end, by what the store holds."""
         self.sure: set[Key] = set()
-        """What it did not ask for, as that was always foretold right."""
+        """What it did not ask for, as that was always predicted right."""
         self.before: dict[Key, list[Pairs]] = {}
         """What it was given of what the store holds, without its own writes."""
         self._repeat = Repeat()
-        self._foresight = foresight
+        self._predictor = predictor
         self._corrections = corrections
         self._answers = answers
         self._trusting = trusting
@@ -352,22 +352,22 @@ class _Run:
             correction = self._corrections.get((self.job, read_after(key, own)))
             if correction is not None:
                 return correction
-            if self._foresight.backs_off(key, own):
-                raise Unforeseen("such a rule reads what it has written")
+            if self._predictor.backs_off(key, own):
+                raise Unpredictable("such a rule reads what it has written")
         rows = self.before[key] = self._stored(key)
-        return self._foresight.guess_own(key, own, rows) if own else rows
+        return self._predictor.guess_own(key, own, rows) if own else rows
 
     def _stored(self, key: Key) -> list[Pairs]:
         """Return what the store holds, or a guess."""
         if key in self._answers:
             if (rows := self._answers[key]) is None:
-                raise Unforeseen("this cannot be asked before the turn")
+                raise Unpredictable("this cannot be asked before the turn")
             return rows
-        if self._trusting and (sure := self._foresight.trusted(key)) is not None:
+        if self._trusting and (sure := self._predictor.trusted(key)) is not None:
             self.sure.add(key)
             return sure
         self._guesses[key] = None
-        self._guesses[key] = guess = self._foresight.guess(key)
+        self._guesses[key] = guess = self._predictor.guess(key)
         return guess
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from ...domain.core.assigned import Assigned, Unforeseen, placeholders
+from ...domain.core.assigned import Assigned, Unpredictable, placeholders
 from ...domain.core.text import NUL
 from ...domain.core.tx import Row
 from .connection import PART, ServerConnection, literal_writer
@@ -28,21 +28,21 @@ Number = Callable[[Assigned], str]
 
 def no_number(number: Assigned) -> str:
     """Refuse a number that is asked for before the commit."""
-    raise Unforeseen(f"{number!r} is asked for before the commit")
+    raise Unpredictable(f"{number!r} is asked for before the commit")
 
 
 def literal(value: Any, number: Number = no_number) -> str:
-    """Return a value as SQL; raises Unforeseen for one that has no literal."""
+    """Return a value as SQL; raises Unpredictable for one that has no literal."""
     if isinstance(value, Assigned):
         return number(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise Unforeseen(f"{value} has no literal")
+        raise Unpredictable(f"{value} has no literal")
     if value is not None and not isinstance(value, str | int | float):
-        raise Unforeseen(f"a value of {type(value).__name__} has no literal")
+        raise Unpredictable(f"a value of {type(value).__name__} has no literal")
     try:
         text = _text(value)
     except UnicodeEncodeError as error:
-        raise Unforeseen("a text is no Unicode") from error
+        raise Unpredictable("a text is no Unicode") from error
     if isinstance(value, str):
         for mark, assigned in placeholders(value).items():
             text = f"replace({text}, '{mark}', ({number(assigned)})::text)"
@@ -112,7 +112,7 @@ class Call:
 
 
 def _argument(value: Any) -> Argument:
-    """Return the SQL of a value; raises Unforeseen for one that has none."""
+    """Return the SQL of a value; raises Unpredictable for one that has none."""
     text = literal(value, lambda _: "0")
     if isinstance(value, Assigned) or (isinstance(value, str) and placeholders(value)):
         return partial(literal, value)
@@ -137,7 +137,7 @@ class PreparedStatements:
         """Return a statement with its parameters, to be sent after ``prepare``.
 
         In ``form``, SQL stands for the statement and EXPECTED for a parameter of JSON.
-        Raises Unforeseen for a statement that the server does not take by name.
+        Raises Unpredictable for a statement that the server does not take by name.
         """
         values = tuple([params[name] for name in numbered(sql)[1]])
         key = (sql, form, tuple([_type_of(each) for each in values]))
@@ -145,14 +145,14 @@ class PreparedStatements:
         if name is not None:
             self._names.move_to_end(key)
         elif key in self._bad:
-            raise Unforeseen("the server does not take this statement by name")
+            raise Unpredictable("the server does not take this statement by name")
         elif (name := self._new.get(key)) is None:
             self._given += 1
             self._new[key] = name = f"fleet_{self._given}"
         return Call(name, values, expected)
 
     def prepare(self) -> None:
-        """Prepare what is called for the first time; raises Unforeseen where that is refused."""
+        """Prepare what is called for the first time; raises Unpredictable where that is refused."""
         if not self._new:
             return
         texts = []
@@ -167,7 +167,7 @@ class PreparedStatements:
                 raise
             if error.sqlstate.startswith(_REFUSED):
                 self._find_bad(new)
-            raise Unforeseen("the server does not take a statement by name") from error
+            raise Unpredictable("the server does not take a statement by name") from error
         self._names |= new
 
     def _find_bad(self, new: Mapping[_Key, str]) -> None:

@@ -99,7 +99,7 @@ class PostgresStore:
 
     def train(self, rules: Iterable[Callable[[Tx], object]]) -> None:
         """Learn from rules what they read of their own writes; call it before ``start``."""
-        train(self._committer.optimistic.foresight, rules)
+        train(self._committer.optimistic.predictor, rules)
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""

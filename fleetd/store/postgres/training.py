@@ -1,6 +1,6 @@
-"""Training: rules run in a database in memory, so that the foresight knows them beforehand.
+"""Training: rules run in a database in memory, so that the predictor knows them beforehand.
 
-What a rule reads of its own writes can only be foretold from an earlier run. Without training that
+What a rule reads of its own writes can only be predicted from an earlier run. Without training that
 is the first run of each daemon, which holds the fleet's turn for a round trip per statement.
 """
 
@@ -15,7 +15,7 @@ import apsw
 
 from ...domain.core.tx import Row, Tx
 from ..sqlite.migrate import schema
-from .foresight import Foresight, Witness
+from .predictor import Predictor, RecordingExecutor
 
 log = logging.getLogger("fleetd")
 # Numbers that are given out begin here: small ones could stand for anything else.
@@ -30,7 +30,7 @@ _NUMBERS = f"""
 """
 
 
-def train(foresight: Foresight, rules: Iterable[Callable[[Tx], object]]) -> None:
+def train(predictor: Predictor, rules: Iterable[Callable[[Tx], object]]) -> None:
     """Run rules one after the other on an empty store that is thrown away.
 
     One that fails teaches less, and is logged.
@@ -41,10 +41,10 @@ def train(foresight: Foresight, rules: Iterable[Callable[[Tx], object]]) -> None
         for rule in rules:
             try:
                 with connection:
-                    rule(Tx(Witness(_MemoryExecutor(connection), foresight)))
+                    rule(Tx(RecordingExecutor(_MemoryExecutor(connection), predictor)))
             except Exception:
                 log.exception("A rule could not be trained: its first run holds the fleet's turn")
-    foresight.forget_answers()
+    predictor.forget_answers()
 
 
 class _MemoryExecutor:

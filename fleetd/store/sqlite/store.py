@@ -132,7 +132,7 @@ class SqliteStore:
         return ms
 
     def train(self, _rules: Iterable[Callable[[Tx], object]]) -> None:
-        """Learn nothing: the rules of one machine need not be foretold."""
+        """Learn nothing: the rules of one machine need not be predicted."""
 
     def start(self) -> None:
         """Start the threads; call it inside trio."""

@@ -1,7 +1,7 @@
-"""Foresight: what rules asked for lately, and what they were told.
+"""Predictor: what a rule will ask for, and what it will be told, by what others were told lately.
 
-It says what a rule will ask for, and what it will be told. It may be wrong: the server compares
-what a rule was given. It does not compare columns of activity, so none is foretold that somebody
+It may be wrong: the server compares
+what a rule was given. It does not compare columns of activity, so none is predicted that somebody
 else may have written.
 """
 
@@ -35,7 +35,7 @@ ACTIVITY = {
 _CHARACTERS, _CELLS = 4_096, 200
 # Nor is what was written in more statements.
 _WRITES = 64
-# What was foretold right so often in a row is not asked for.
+# What was predicted right so often in a row is not asked for.
 SURE = 8
 _MOST = 1_000
 # After more failures in a row, tries are not spaced out further: 2 to the power of this.
@@ -136,16 +136,16 @@ class _Template:
 def _template(
     key: Key, writes: PriorWrites, before: list[Pairs], rows: list[Pairs], old: _Template | None
 ) -> _Template:
-    """Return what would have foretold ``rows``; what ``old`` foretold right stays as it was."""
+    """Return what would have predicted ``rows``; what ``old`` predicted right stays as it was."""
     sources = _sources(key, writes)
     try:
-        foretold = old.rows(key, writes, before) if old else []
+        predicted = old.rows(key, writes, before) if old else []
     except IndexError:
-        foretold = []
+        predicted = []
 
     def cell(at: int, place: int, column: str, value: Any) -> _Cell:
         told = (column, value)
-        if old is not None and len(foretold) == len(rows) and _is_at(foretold, at, place, told):
+        if old is not None and len(predicted) == len(rows) and _is_at(predicted, at, place, told):
             known = old.cells[at][place]
             if known.same or known.name is not None:
                 return known
@@ -211,7 +211,7 @@ class _Answer(NamedTuple):
 
 
 class _Prediction:
-    """What foretells what is read after some writes, and how that went.
+    """What predicts what is read after some writes, and how that went.
 
     Without a template, nothing is changed by them. It was ``right`` so many times in a row, or
     ``failures`` came in a row; so many tries are ``skipped`` for that.
@@ -224,7 +224,7 @@ class _Prediction:
         self.template: _Template | None = None
 
     def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
-        """Return what is foretold, given the rows before the writes."""
+        """Return what is predicted, given the rows before the writes."""
         if self.template is None or self.template.has_old_activity:
             return before
         try:
@@ -233,13 +233,13 @@ class _Prediction:
             return before
 
     def learn(self, key: Key, writes: PriorWrites, before: list[Pairs], rows: list[Pairs]) -> None:
-        """Change so that the rows would have been foretold."""
+        """Change so that the rows would have been predicted."""
         same = rows == before
         self.template = None if same else _template(key, writes, before, rows, self.template)
 
 
-class Foresight:
-    """What rules asked for lately, and what they were told."""
+class Predictor:
+    """Predicts what rules ask for and are told, by what they asked for lately."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Key, _Answer] = OrderedDict()
@@ -249,7 +249,7 @@ class Foresight:
         self._predictions: OrderedDict[ReadAfter, _Prediction] = OrderedDict()
 
     def note(self, key: Key, rows: list[Pairs]) -> None:
-        """Keep an answer, and what it says of the foresight."""
+        """Keep an answer, and whether it was predicted right."""
         if (old := self._answers.get(key)) is None:
             right = self._last.get(key[0]) == rows
             self._new[key[0]] = self._new.get(key[0], 0) + 1 if right else 0
@@ -343,7 +343,7 @@ class Foresight:
     def failed(
         self, key: Key, own: PriorWrites, before: list[Pairs], rows: list[Pairs] | None
     ) -> None:
-        """Note that a rule read other rows of its own writes than were foretold, if known which."""
+        """Note that a rule read other rows of its own writes than predicted, if known which."""
         prediction = self._prediction(key, own)
         prediction.failures = min(prediction.failures + 1, _FAILURES)
         prediction.skipped = 2**prediction.failures
@@ -353,7 +353,7 @@ class Foresight:
             prediction.learn(key, own, before, rows)
 
     def succeeded(self, key: Key, own: PriorWrites) -> None:
-        """Note that a rule read of its own writes what was foretold."""
+        """Note that a rule read of its own writes what was predicted."""
         if prediction := self._predictions.get(read_after(key, own)):
             prediction.failures = prediction.skipped = 0
 
@@ -394,12 +394,12 @@ class ExecuteNamed(Execute, Protocol):
         ...
 
 
-class Witness:
-    """Runs the statements of a rule in its turn, and lets the foresight know what they returned."""
+class RecordingExecutor:
+    """Runs the statements of a rule in its turn, and lets the predictor know what they returned."""
 
-    def __init__(self, execute: ExecuteNamed, foresight: Foresight) -> None:
+    def __init__(self, execute: ExecuteNamed, predictor: Predictor) -> None:
         self._execute = execute
-        self._foresight = foresight
+        self._predictor = predictor
         self._own = OwnWrites()
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
@@ -432,7 +432,7 @@ class Witness:
         if shape.kind in ("read", "returning") and is_short(rows):
             key = shape.key(params)
             if own := self._own.read_by(shape):
-                self._foresight.saw_own(key, own, [*rows])
+                self._predictor.saw_own(key, own, [*rows])
             else:
-                self._foresight.note(key, [*rows])
+                self._predictor.note(key, [*rows])
         self._own.note(shape, sql, dict(params))
