@@ -270,8 +270,9 @@ def text(scale: Scale) -> str:
         f"{load.machines} machines in {load.processes} processes, {load.agents:,} agents, "
         f"{load.per_s:g} hooks a second for {load.seconds:.0f} s. Of {load.hooks:,} hooks "
         f"{load.failed:,} failed. Times from when a hook was due, p50 / p95 / p99: "
-        f"{load.times.p50:.1f} / {load.times.p95:.1f} / {load.times.p99:.1f} ms. For each hook, with all "
-        f"that the machines do besides: {load.server_ms:.2f} ms of the server's CPU, "
+        f"{load.times.p50:.1f} / {load.times.p95:.1f} / {load.times.p99:.1f} ms. "
+        f"For each hook, with all that the machines do besides: "
+        f"{load.server_ms:.2f} ms of the server's CPU, "
         f"{load.machines_ms:.2f} ms of the machines', {load.wal_bytes:,.0f} bytes of WAL."
     )
     return "\n\n".join(

@@ -57,7 +57,7 @@ def test_each_turn_stands_beside_the_median_of_the_first(scale: Scale) -> None:
 
 def test_a_load_is_told_with_what_failed_and_what_it_cost(scale: Scale) -> None:
     told = text(scale)
-    assert "12,000 hooks, 3 failed" in told
+    assert "Of 12,000 hooks 3 failed." in told
     assert "2.0 / 9.0 / 9.0 ms" in told
     assert "1.25 ms of the server's CPU" in told
     assert "5,000 bytes of WAL" in told
