@@ -82,7 +82,7 @@ async def open_engine(
     own_files = loaded.config.checkpoints if shared else loaded.config.database
     try:
         try:
-            with engine.files.near(own_files, disk_only=shared):
+            with engine.files.near(own_files, local_only=shared):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_watch_disk, engine)
                     nursery.start_soon(engine.outbox.run)

@@ -148,15 +148,15 @@ SLOW_S = 0.005
 # After a slow lookup on the event loop all go to threads, for so many times as long as it took. So
 # slow ones hold the loop up for a twentieth of the time at most, and one that only waited for a
 # processor, as on a busy machine, does not matter much.
-PAUSE, LONGEST_PAUSE_S = 20, 60.0
+PAUSE, LONGEST_PAUSE_S = 20, 600.0
 FEW_PATHS = 8
 MOST_AT_ONCE = 4
 MOST_PER_MOUNT = 4
 MOST_THREADS = 64
 _LOCKS = (LockAcquire, LockCheck, LockList)
 _MOUNTS = Path("/proc/self/mountinfo")
-# The kernel's devices of file systems that are on no disk of this computer.
-_NO_DISK = "0:"
+# File systems that do not wait for another computer.
+_LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 _Seen = dict[str, "PathFacts | PathUnanswered"]
 _seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
 
@@ -218,13 +218,13 @@ class _Lookup:
 class _NearLookups:
     """Lookups on the event loop: of paths on the file system that holds fleetd's own files.
 
-    There are none for a while after one that was slow. With ``disk_only`` there are none on what
+    There are none for a while after one that was slow. With ``local_only`` there are none on what
     may wait for another computer, such as NFS.
     """
 
-    def __init__(self, own: str, mount_info: IO[bytes], *, disk_only: bool) -> None:
+    def __init__(self, own: str, mount_info: IO[bytes], *, local_only: bool) -> None:
         self._own = own
-        self._disk_only = disk_only
+        self._local_only = local_only
         # The kernel reports a changed table of mounts to everybody who holds it open.
         self._changes = select.poll()
         self._changes.register(mount_info, select.POLLPRI)
@@ -233,9 +233,9 @@ class _NearLookups:
 
     def _read(self) -> None:
         self._mounts = _Mounts(_mounts())
-        device = self._mounts.devices.get(self._mounts.of(self._own))
-        is_disk = device is not None and not device.startswith(_NO_DISK)
-        self._device = device if is_disk or not self._disk_only else None
+        mount = self._mounts.of(self._own)
+        is_local = not self._local_only or _kinds().get(mount) in _LOCAL
+        self._device: str | None = self._mounts.devices.get(mount) if is_local else None
 
     def run(self, work: Callable[[PathWalk], T]) -> T:
         """Do a piece of work now; raises _Elsewhere for one that is to be done on a thread."""
@@ -271,18 +271,18 @@ class FileSystem:
         self._returned = trio.Event()
 
     @contextlib.contextmanager
-    def near(self, own: Path, *, disk_only: bool = False) -> Iterator[None]:
+    def near(self, own: Path, *, local_only: bool = False) -> Iterator[None]:
         """Until the block ends, look up on the event loop what is on the file system of ``own``.
 
-        With ``disk_only``, only if that is a disk of this computer. Everything is looked up on
-        threads where the kernel does not tell of mounts.
+        With ``local_only``, only if that does not wait for another computer. Everything is looked
+        up on threads where the kernel does not tell of mounts.
         """
         with contextlib.ExitStack() as open_files:
             if not self._inline:
                 with contextlib.suppress(OSError):
                     mount_info = open_files.enter_context(_MOUNTS.open("rb"))
                     place = os.path.realpath(own)
-                    self._near = _NearLookups(place, mount_info, disk_only=disk_only)
+                    self._near = _NearLookups(place, mount_info, local_only=local_only)
             try:
                 yield
             finally:
@@ -478,14 +478,22 @@ async def with_real_paths(files: FileSystem, request: R) -> R:
 
 def _mounts() -> dict[str, str]:
     """Return where file systems are mounted, each with its device; nothing where nobody tells."""
+    return {place: device for place, device, _ in _mount_table()}
+
+
+def _kinds() -> dict[str, str]:
+    """Return where file systems are mounted, each with its type, such as ``ext4``."""
+    return {place: kind for place, _, kind in _mount_table()}
+
+
+def _mount_table() -> Iterator[tuple[str, str, str]]:
+    """Yield place, device and type of each mount; the last one at a place hides those before it."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
-        return {}
-    found = {}
-    for line in lines:  # the last one at a place hides those before it
+        return
+    for line in lines:
         fields = line.split(" ")
         # The kernel writes a space in a path as \040.
         place = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        found[place] = fields[2]
-    return found
+        yield place, fields[2], fields[fields.index("-") + 1]

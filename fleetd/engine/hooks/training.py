@@ -24,6 +24,7 @@ _DIRECTORY = "/training/project"
 _FILE = f"{_DIRECTORY}/file.py"
 _AGENT_PID = 4_194_304  # the kernel gives no process such a number
 _STARTED = "8765432109"
+_BEGUN_MS, _AWAKE_MS = 1_700_000_000_000, 5_000_000_000
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # As Claude Code tells them; an agent's first hook may be any of them.
 _EVENTS: tuple[dict[str, Any], ...] = (
@@ -110,6 +111,15 @@ def _recording(
 
 
 def _context(engine: Engine, facts: Facts, ids: "itertools.count[int]") -> Context:
-    """Return a context with ids of its own: those of the engine are for what stays."""
-    ctx = engine.context(Caller(kind="client", uid=0), facts, 0)
-    return msgspec.structs.replace(ctx, new_id=lambda noun: f"training-{noun}-{next(ids)}")
+    """Return a context with ids and times of its own.
+
+    Those of the engine are for what stays, and two times that are equal by chance would count as
+    one that comes from the other.
+    """
+    seconds = next(ids)
+    return msgspec.structs.replace(
+        engine.context(Caller(kind="client", uid=0), facts, 0),
+        new_id=lambda noun: f"training-{noun}-{next(ids)}",
+        now_ms=_BEGUN_MS + seconds * 1_000,
+        awake_ms=_AWAKE_MS + seconds * 1_000,
+    )

@@ -33,17 +33,17 @@ _NUMBERS = f"""
 def train(predictor: Predictor, rules: Iterable[Callable[[Tx], object]]) -> None:
     """Run rules one after the other on an empty store that is thrown away.
 
-    One that fails teaches less, and is logged.
+    What fails ends it, and is logged: then first runs hold the turn.
     """
-    with closing(apsw.Connection(":memory:")) as connection:
-        connection.execute(schema())
-        connection.execute(_NUMBERS)
-        for rule in rules:
-            try:
+    try:
+        with closing(apsw.Connection(":memory:")) as connection:
+            connection.execute(schema())
+            connection.execute(_NUMBERS)
+            for rule in rules:
                 with connection:
                     rule(Tx(RecordingExecutor(_MemoryExecutor(connection), predictor)))
-            except Exception:
-                log.exception("A rule could not be trained: its first run holds the fleet's turn")
+    except Exception:
+        log.exception("The training failed: first sessions hold the fleet's turn")
     predictor.forget_answers()
 
 
