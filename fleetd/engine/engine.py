@@ -481,8 +481,7 @@ class OnBehalf:
         def work(tx: Tx) -> T:
             ctx = tx.context(partial(engine.context, self._caller, facts, begun))
             result = rule(tx, ctx, *args, **named)
-            if tx.changes or tx.touched:
-                settle(tx, ctx)
+            settle(tx, ctx)
             return result
 
         return work

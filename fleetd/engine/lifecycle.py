@@ -78,7 +78,7 @@ async def open_engine(
     engine.store.start()
     # With a database here the event loop waits for its file system anyway. With one on a server it
     # must not wait for another computer, as a home on NFS would make it.
-    shared = loaded.config.store != ""
+    shared = bool(loaded.config.store)
     own_files = loaded.config.checkpoints if shared else loaded.config.database
     try:
         try:

@@ -100,18 +100,18 @@ async def test_who_cannot_be_told_is_told_so(
         assert await opened.event("next") == len(there) + 1
 
 
-@pytest.mark.parametrize(("asked_every_s", "keeps"), [(connection.ASKED_EVERY_S, True), (0, False)])
+@pytest.mark.parametrize(("heartbeat_s", "keeps"), [(connection.HEARTBEAT_S, True), (0, False)])
 async def test_who_waits_for_the_turn_keeps_its_place_though_it_asks_nothing_else(
     postgres: LocalPostgres,
     database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    asked_every_s: float,
+    heartbeat_s: float,
     *,
     keeps: bool,
 ) -> None:
     monkeypatch.setattr(connection.ServerConnection, "timeout_s", 0.5)
-    monkeypatch.setattr(connection, "ASKED_EVERY_S", asked_every_s)
+    monkeypatch.setattr(connection, "HEARTBEAT_S", heartbeat_s)
     lock = LOCK.replace("_xact_", "_").replace("current_schema()", "'public'")
     refused: list[str] = []
 
@@ -139,7 +139,7 @@ async def test_a_network_that_swallows_everything_is_noticed(
     proxy: Proxy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection.ServerConnection, "timeout_s", 0.5)
-    monkeypatch.setattr(connection, "ASKED_EVERY_S", 0)
+    monkeypatch.setattr(connection, "HEARTBEAT_S", 0)
     async with running(url(proxy, database) + "&connect_timeout=2", tmp_path) as opened:
         await opened.event("first")
         proxy.hold()

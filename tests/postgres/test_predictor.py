@@ -18,8 +18,7 @@ from fleetd.store.postgres.predictor import (
     PriorWrites,
     Write,
 )
-from fleetd.store.postgres.shape import shape_of
-from fleetd.store.postgres.training import truths_of
+from fleetd.store.postgres.shape import boolean_columns, shape_of
 from tests.postgres.shared_stores import running
 from tests.support.postgres_server import LocalPostgres
 
@@ -117,7 +116,7 @@ def test_after_training_all_is_asked_for_that_is_not_of_own_writes() -> None:
 def test_columns_that_are_conditions_are_told_from_numbers(
     columns: str, truths: set[str], frame: str
 ) -> None:
-    assert truths_of(frame.format(columns)) == truths
+    assert boolean_columns(frame.format(columns)) == truths
 
 
 def test_writes_that_changed_nothing_of_what_was_read_need_no_template() -> None:

@@ -190,6 +190,8 @@ def settle(tx: Tx, ctx: Context) -> None:
     A mission without one has an event of its own: its work went on elsewhere. Then the history of
     agents, locks and edits goes on, with the log as it ends now.
     """
+    if not (tx.changes or tx.touched):
+        return
     for mission_id in list(tx.changes):
         seq = tx.told.get(mission_id)
         if seq is not None:

@@ -53,61 +53,54 @@ _EVENTS: tuple[dict[str, Any], ...] = (
     {"hook_event_name": "Stop", "last_assistant_message": "It is done."},
     {"hook_event_name": "SessionEnd", "reason": "exit"},
 )
-_FIRST = (0, 1, 2, 3)
-_CHECKOUTS = (None, None, Checkout(_DIRECTORY, "main", _COMMIT), None)
+# Which event of these is the first one of each session, and what is checked out there.
+_SESSIONS = ((0, None), (1, None), (2, Checkout(_DIRECTORY, "main", _COMMIT)), (3, None))
 
 
 def training_hooks(engine: Engine) -> Iterator[Callable[[Tx], object]]:
-    """Yield what records the hooks of some sessions.
+    """Yield what records the hooks of some sessions, without a mission that awaits them and with.
 
-    Each is in and out of a repository, with and without a mission that waits for somebody.
+    One of them is in a repository.
     """
     ids = itertools.count(1)
     for mission in (None, MissionCreate("Training", project_dir=_DIRECTORY, start=True)):
         if mission is not None:
-            yield partial(_create, engine, mission, ids)
-        for checkout, first in zip(_CHECKOUTS, _FIRST, strict=True):
+            yield partial(_run, engine, ids, Facts(), missions.create, mission)
+        for first, checkout in _SESSIONS:
             session = f"training-{next(ids)}"
             for event in _EVENTS[first:]:
-                delivery_id = f"training-delivery-{next(ids)}"
-                yield _recording(engine, session, event, delivery_id, checkout, ids)
+                payload = {"session_id": session, "cwd": _DIRECTORY, **event}
+                delivery = HookDelivery(
+                    delivery_id=f"training-delivery-{next(ids)}",
+                    report=recognise(_HARNESS, payload, {}).read(payload, None),
+                    cwd=_DIRECTORY,
+                    checkout=checkout,
+                )
+                yield partial(_run, engine, ids, _facts(event, checkout), record, delivery)
 
 
-def _create(engine: Engine, mission: MissionCreate, ids: "itertools.count[int]", tx: Tx) -> None:
-    missions.create(tx, tx.context(lambda: _context(engine, Facts(), ids)), mission)
-
-
-def _recording(
-    engine: Engine,
-    session: str,
-    event: dict[str, Any],
-    delivery_id: str,
-    checkout: Checkout | None,
-    ids: "itertools.count[int]",
-) -> Callable[[Tx], object]:
-    payload = {"session_id": session, "cwd": _DIRECTORY, **event}
-    adapter = recognise(_HARNESS, payload, {})
-    delivery = HookDelivery(
-        delivery_id=delivery_id,
-        report=adapter.read(payload, None),
-        cwd=_DIRECTORY,
-        checkout=checkout,
-    )
+def _facts(event: dict[str, Any], checkout: Checkout | None) -> Facts:
     edited = EditedFile(_FILE, _FILE, _FILE, worktree=checkout.worktree if checkout else None)
-    facts = Facts(
+    return Facts(
         agent_pid=_AGENT_PID,
         pid_started=_STARTED,
         project_root=_DIRECTORY,
         edited={_FILE: edited} if "tool_input" in event else {},
     )
 
-    def rule(tx: Tx) -> None:
-        ctx: Context = tx.context(lambda: _context(engine, facts, ids))
-        record(tx, ctx, delivery)
-        if tx.changes or tx.touched:
-            settle(tx, ctx)
 
-    return rule
+def _run(
+    engine: Engine,
+    ids: "itertools.count[int]",
+    facts: Facts,
+    rule: Callable[[Tx, Context, Any], object],
+    told: MissionCreate | HookDelivery,
+    tx: Tx,
+) -> None:
+    """Run a rule as the engine does (``OnBehalf``)."""
+    ctx = tx.context(lambda: _context(engine, facts, ids))
+    rule(tx, ctx, told)
+    settle(tx, ctx)
 
 
 def _context(engine: Engine, facts: Facts, ids: "itertools.count[int]") -> Context:

@@ -19,7 +19,7 @@ import psycopg
 import trio
 
 from ..api import Followers
-from .connection import ASKED_EVERY_S, ServerConnection
+from .connection import HEARTBEAT_S, ServerConnection
 from .server import PostgresServer
 
 # The channel is the schema's own, as the lock of the writers is.
@@ -28,8 +28,6 @@ _NAME = f"SELECT {CHANNEL}"
 # It tells of what is committed, and needs no sync of its own.
 _NOTIFY = f"SET LOCAL synchronous_commit = off; SELECT pg_notify({CHANNEL}, '')".encode()
 _UNLISTEN = b"UNLISTEN *"
-# The fleet's clock is looked at as often, and a server that went without a word is missed.
-HEARTBEAT_S = ASKED_EVERY_S
 # How often others are told of our commits at most.
 NOTIFY_S = 0.05
 # How often the log's end is asked for, while others tell of commits.

@@ -43,8 +43,9 @@ STATEMENT_MS = 8_000
 TABLE_MS = 6_000
 TURN_MS = 30_000
 HURRIED_S = 2.0
-# A daemon that has nothing else to do asks its server as often as that.
-ASKED_EVERY_S = 10.0
+# A daemon that has nothing else to do asks its server as often as that: it looks at the fleet's
+# clock, and misses a server that went without a word.
+HEARTBEAT_S = 10.0
 # How often somebody who waits looks at whether he may still.
 _POLL_S = 0.25
 
@@ -132,7 +133,7 @@ class ServerConnection(psycopg.Connection[Any]):
             return False
         # It must not lose its place for want of other questions: who comes back is last, and its
         # new connection costs the others more than its wait.
-        return time.monotonic() - self.hurry.answered < ASKED_EVERY_S + timeout_s
+        return time.monotonic() - self.hurry.answered < HEARTBEAT_S + timeout_s
 
     @contextmanager
     def without_timeout(self, seconds: float) -> Iterator[None]:

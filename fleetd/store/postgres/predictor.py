@@ -385,7 +385,7 @@ def _has_activity(rows: Iterable[Pairs] | None) -> bool:
     return any(column in ACTIVITY for row in rows or () for column, _ in row)
 
 
-class ExecuteNamed(Execute, Protocol):
+class ExecuteWithColumns(Execute, Protocol):
     """Runs statements, and tells the columns that ``tuples`` last returned."""
 
     @property
@@ -397,7 +397,7 @@ class ExecuteNamed(Execute, Protocol):
 class RecordingExecutor:
     """Runs the statements of a rule in its turn, and lets the predictor know what they returned."""
 
-    def __init__(self, execute: ExecuteNamed, predictor: Predictor) -> None:
+    def __init__(self, execute: ExecuteWithColumns, predictor: Predictor) -> None:
         self._execute = execute
         self._predictor = predictor
         self._own = OwnWrites()

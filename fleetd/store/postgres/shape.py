@@ -40,9 +40,9 @@ class Shape(msgspec.Struct, frozen=True):
         return self.question, tuple(params[name] for name in self.names)
 
 
-_TOKEN = re.compile(
-    r"'(?:[^']|'')*'|[()]|\b(?:WHERE|RETURNING|FROM|SET|VALUES|ON)\b", re.IGNORECASE
-)
+_PART = re.compile(r"'(?:[^']|'')*'|[()]|[^'()]+")
+_CLAUSE = re.compile(r"\b(?:SELECT|WHERE|RETURNING|FROM|SET|VALUES|ON)\b", re.IGNORECASE)
+_CONDITION = re.compile(r"\b(?:EXISTS|AND|OR|NOT|IS|IN|LIKE|BETWEEN)\b|[<>=]")
 _WORD = re.compile(r"\w+")
 _WRITES = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 
@@ -77,18 +77,39 @@ def _written(sql: str, word: str) -> Shape:
     return Shape("returning", question, numbered(question)[1], reads=reads, changed=changed)
 
 
+def _masked(sql: str) -> str:
+    """Return a statement with blanks for its texts and for what stands in parentheses."""
+    shown, depth = [], 0
+    for part in _PART.findall(sql):
+        depth -= part == ")"
+        shown.append(" " * len(part) if depth or part[0] == "'" else part)
+        depth += part == "("
+    return "".join(shown)
+
+
 def _clauses(sql: str) -> dict[str, int]:
     """Return where the clauses of a statement begin, the first of each outside of parentheses."""
     found: dict[str, int] = {}
-    depth = 0
-    for token in _TOKEN.finditer(sql):
-        if token[0] == "(":
-            depth += 1
-        elif token[0] == ")":
-            depth -= 1
-        elif not depth and token[0][0] != "'":
-            found.setdefault(token[0].upper(), token.start())
+    for clause in _CLAUSE.finditer(_masked(sql)):
+        found.setdefault(clause[0].upper(), clause.start())
     return found
+
+
+@lru_cache(maxsize=1_000)
+def boolean_columns(sql: str) -> frozenset[str]:
+    """Return the columns that are conditions, as far as they have names.
+
+    SQLite tells them as numbers, and PostgreSQL does not.
+    """
+    at, shown = _clauses(sql), _masked(sql)
+    if "RETURNING" in at:
+        told = shown[at["RETURNING"] + len("RETURNING") :]
+    else:
+        told = shown[at["SELECT"] + len("SELECT") : at.get("FROM")] if "SELECT" in at else ""
+    items = (item.strip().rpartition(" AS ") for item in told.split(","))
+    return frozenset(
+        name for text, _, name in items if _CONDITION.search(text) and not text.startswith("CASE ")
+    )
 
 
 def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:

@@ -5,10 +5,8 @@ is the first run of each daemon, which holds the fleet's turn for a round trip p
 """
 
 import logging
-import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -16,12 +14,11 @@ import apsw
 from ...domain.core.tx import Row, Tx
 from ..sqlite.migrate import schema
 from .predictor import Predictor, RecordingExecutor
+from .shape import boolean_columns
 
 log = logging.getLogger("fleetd")
 # Numbers that are given out begin here: small ones could stand for anything else.
 _BEGIN = 1_000_000
-_COLUMNS = re.compile(r"^\s*SELECT (?:DISTINCT )?|\bRETURNING ")
-_CONDITION = re.compile(r"\b(?:EXISTS|AND|OR|NOT|IS|IN|LIKE|BETWEEN)\b|[<>=]")
 _NUMBERS = f"""
     INSERT INTO sqlite_sequence (name, seq)
         SELECT name, {_BEGIN} FROM sqlite_schema WHERE sql LIKE '%AUTOINCREMENT%';
@@ -67,10 +64,10 @@ class _MemoryExecutor:
             self.columns = []
             return []
         self.columns = [each[0] for each in cursor.get_description()]
-        truths = truths_of(sql)
+        conditions = boolean_columns(sql)
         return [
             tuple(
-                bool(value) if name in truths else value
+                bool(value) if name in conditions else value
                 for name, value in zip(self.columns, row, strict=True)
             )
             for row in (first, *cursor)
@@ -83,35 +80,3 @@ class _MemoryExecutor:
     def limited(self, _most_ms: int) -> AbstractContextManager[None]:
         """Set no limit: there is next to nothing to read."""
         return nullcontext()
-
-
-@lru_cache(maxsize=1_000)
-def truths_of(sql: str) -> frozenset[str]:
-    """Return the named columns that are conditions: SQLite counts them, a server does not."""
-    found = _COLUMNS.search(sql)
-    items, depth, begin = [], 0, 0
-    told = sql[found.end() :] if found else ""
-    for at, sign in enumerate(told):
-        depth += (sign == "(") - (sign == ")")
-        if depth < 0 or (not depth and told.startswith(" FROM ", at)):
-            items.append(told[begin:at])
-            break
-        if sign == "," and not depth:
-            items.append(told[begin:at])
-            begin = at + 1
-    else:
-        items.append(told[begin:])
-    named = (item.strip().rpartition(" AS ") for item in items)
-    return frozenset(name for text, _, name in named if _is_condition(text))
-
-
-def _is_condition(text: str) -> bool:
-    """Whether an expression is a condition, by its words outside of parentheses."""
-    outside, depth = [], 0
-    for sign in text:
-        depth -= sign == ")"
-        if not depth:
-            outside.append(sign)
-        depth += sign == "("
-    shown = "".join(outside)
-    return not shown.startswith("CASE ") and _CONDITION.search(shown) is not None
