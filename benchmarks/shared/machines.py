@@ -33,6 +33,9 @@ from .asking import edit
 from .crowd import shares
 
 PROCESSES = 4
+# A thread that waits for the interpreter asks for it as often as that. A daemon has a few of them,
+# and asks often; here are some of each machine, and with all that asking nobody would get on.
+SWITCH_S = 0.1
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -172,8 +175,8 @@ async def _load(
 
     async def tell(session: int, due: float) -> None:
         nonlocal failed
-        # An agent has one name on its machine, and no other machine's agent has it.
-        name = f"{place.name[-8:]}-{session}"
+        # Its first characters, which name the agent, are those of no other machine's session.
+        name = f"{place.name[-4:]}{session:04}"
         payload = json.dumps(edit(name, str(place / "project"), secrets.token_hex(8)))
         request = HookDeliver(secrets.token_hex(16), "claude", payload)
         try:
@@ -204,6 +207,7 @@ def main() -> None:
     parser.add_argument("number", type=int)
     options = parser.parse_args()
     prepare_process()
+    sys.setswitchinterval(SWITCH_S)
     trio.run(_run, options.url, options.place, options.number)
 
 

@@ -643,14 +643,14 @@ async def test_a_number_that_went_with_its_connection_is_told_to_be_unknown(
             assert await one.store.write(Optimistic(appends("third"))) == 3
 
 
-async def test_a_turn_that_comes_too_late_is_not_waited_for_again(
+async def test_a_rule_runs_again_whose_turn_comes_too_late_and_is_not_late_twice(
     postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fleetd.store.postgres.optimistic.IN_TIME_MS", -60_000)
     async with running(postgres.url(database), tmp_path) as one:
         assert await one.store.write(Optimistic(appends("late"))) == 1
         done = one.store._committer.optimistic
-        assert (done.flushes, done.left) == (1, 1)
+        assert (done.flushes, done.conflicts, done.left) == (2, 1, 0)
 
 
 async def test_a_number_may_stand_in_json_and_in_other_rows(

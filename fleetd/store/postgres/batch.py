@@ -34,7 +34,14 @@ from .lost_commits import END
 
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
 # not wait for each other.
-LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), 0)) AS locked"
+_LOCK = "pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), {}))"
+LOCK = f"SELECT {_LOCK.format(0)} AS locked"
+# Who waits for a lock for a second looks for deadlocks, with all locks of the server held. With n
+# in one queue that takes n * n * n steps, and with hundreds nobody gets on. So each daemon waits in
+# one of so many queues, in its order, and only the first of each waits for the turn.
+QUEUES = 32
+_QUEUE_OF = f"SELECT 1 + mod(count(*), {QUEUES}) FROM writers WHERE machine < '%s'"
+_LOCKED = f"SELECT {_LOCK.format('%d')} AS first, {_LOCK.format(0)} AS locked"
 # No row comes back when another daemon has counted under the same machine.
 _COUNT = (
     "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
@@ -55,7 +62,7 @@ _TAKE_TURN = (
     f"SET LOCAL statement_timeout = {STATEMENT_MS}",
 )
 _COUNTED = "; ".join(
-    (*_QUEUE, LOCK, "SELECT max(batch) FROM writers WHERE machine = '%s'", "ROLLBACK")
+    (*_QUEUE, "EXECUTE take_turns", "SELECT max(batch) FROM writers WHERE machine = '%s'", "ROLLBACK")
 )
 
 
@@ -67,7 +74,6 @@ def _kept(counter: Counter, stands: str) -> str:
 # What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
 # Of the last two, which are for a batch that is one message, nobody looks at what they return.
 _PREPARED = f"""
-    PREPARE take_turns AS {LOCK};
     PREPARE count_batch (text, bigint) AS {_COUNT};
     PREPARE log_end AS SELECT {END} AS reached;
     PREPARE events_before AS {_kept("events", END)};
@@ -77,7 +83,7 @@ _PREPARED = f"""
         SELECT expect((SELECT json_agg(version) FROM counted), jsonb_build_array($3));
     PREPARE be_in_time (bigint) AS
         SELECT expect(json_build_array(({_NOW_MS}) <= $1), '[true]')
-""".encode()
+"""
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
 _COMMIT = b"COMMIT"
 _TELL_END = b"EXECUTE log_end; COMMIT"
@@ -92,9 +98,10 @@ _SAME_ID = (
 )
 
 
-def prepare(connection: ServerConnection) -> None:
-    """Make a connection ready to run batches."""
-    connection.simple_query(_PREPARED)
+def prepare(connection: ServerConnection, machine: str) -> None:
+    """Make a connection ready to run batches of a machine."""
+    queue = _number(connection.simple_query((_QUEUE_OF % machine).encode())[-1])
+    connection.simple_query(f"PREPARE take_turns AS {_LOCKED % queue}; {_PREPARED}".encode())
 
 
 def begin(connection: ServerConnection, machine: str, number: int, version: int) -> float:

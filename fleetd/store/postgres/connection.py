@@ -65,7 +65,7 @@ class ServerConnection(psycopg.Connection[Any]):
     timeout_s = TIMEOUT_S
     hurry = Hurry()
     backend = (0, "")
-    """The process at the server, and when it began: together they are of one process only."""
+    """The process at the server, and a time when it was there: together they are of one only."""
 
     queueing = False
     """Whether an answer may take as long as the queue is, while others do get theirs."""
@@ -328,7 +328,7 @@ _SETTINGS = f"""
         CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
             WHEN current_setting('transaction_read_only')::boolean
             THEN 'default_transaction_read_only is on, and it is no standby' END,
-        pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()
+        pg_backend_pid(), clock_timestamp()::text
 """.encode()
 # Rules are few and run all the time: each is planned once for a connection.
 _PREPARE_AFTER = 1
@@ -390,8 +390,8 @@ def _set(connection: ServerConnection) -> None:
     while cursor.nextset():
         pass
     row = cursor.fetchone() or ("UTF8", "", None, 0, "")
-    encoding, schema, read_only, pid, begun = row
-    connection.backend = (pid, begun)
+    encoding, schema, read_only, pid, was_there = row
+    connection.backend = (pid, was_there)
     if encoding != "UTF8":
         why = f"the database's encoding is {encoding}, and fleetd needs UTF8"
         raise ServerAway("connecting", why, final=True)

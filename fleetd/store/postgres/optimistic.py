@@ -18,7 +18,7 @@ from ...domain.core.tx import Execute
 from ..api import Optimistic
 from ..worker_thread import Job
 from . import batch
-from .connection import ServerConnection
+from .connection import STATEMENT_MS, TURN_MS, ServerConnection
 from .errors import sqlstate
 from .predictor import Predictor, RecordingExecutor
 from .speculation import Corrections, Script, Speculation
@@ -27,7 +27,8 @@ from .speculation import Corrections, Script, Speculation
 ROUNDS = 3
 # Of more in one message the others would wait for long.
 TOGETHER = 32
-# A rule knows the time of its run, which the log must not find long ago in its turn.
+# A rule knows the time of its run. Where the turn comes later than that, the rule runs again, and is
+# not late a second time: with hundreds of machines in the queue, all would be.
 IN_TIME_MS = 2_000
 CONFLICT = "FL001"
 """The SQLSTATE of ``expect``, a function of the schema, for rows that have changed meanwhile."""
@@ -44,7 +45,7 @@ class Failed(Exception):
 
 
 class _Late(Exception):
-    """The turn came too late for what a flush was to do, and would do so again."""
+    """The turn came too late for what a flush was to do."""
 
 
 class Flush:
@@ -131,6 +132,8 @@ class OptimisticCommits:
         self.conflicts = 0
         self.left = 0
         """How many jobs had to have their turn."""
+        self._waited_ms = 0
+        """How long the last flush took, which is mostly the wait for the turn."""
 
     def round(
         self,
@@ -149,7 +152,8 @@ class OptimisticCommits:
         """
         if self._speculation is None or self._speculation.connection is not connection:
             self._speculation = Speculation(connection, self.predictor)
-        by_ms = self._now_ms() + IN_TIME_MS
+        in_ms = max(IN_TIME_MS, 2 * self._waited_ms) if first else TURN_MS + STATEMENT_MS
+        by_ms = self._now_ms() + in_ms
         scripts, others = self._speculation.scripts(jobs, corrections, trusting=first)
         for job in others:
             self.leave(job)
@@ -166,8 +170,7 @@ class OptimisticCommits:
                     self._speculation, some, corrections, partial(send, by_ms)
                 )
             except _Late:
-                for each in scripts:
-                    self.leave(each.job)
+                again += [each.job for each in scripts]
                 break
             again += [each.job for each in retried]
             done = {id(each) for each in tried}
@@ -187,10 +190,12 @@ class OptimisticCommits:
         """
         flush = Flush(scripts)
         self.flushes += 1
+        begun_ms = self._now_ms()
         try:
             send(flush)
         except Failed as failed:
             self.conflicts += 1
+            self._waited_ms = self._now_ms() - begun_ms
             script, place = flush.script_at(failed.at)
             if script is None:  # the frame's
                 raise _Late from failed
@@ -202,6 +207,7 @@ class OptimisticCommits:
                 return scripts[at:], [*scripts[at + 1 :], script]
             self.leave(script.job)
             return scripts[at:], scripts[at + 1 :]
+        self._waited_ms = self._now_ms() - begun_ms
         for each, before in flush.counted():
             speculation.committed(each, before)
         return scripts, []

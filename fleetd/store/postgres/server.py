@@ -1,6 +1,7 @@
 """The PostgreSQL server of a store: opens connections, knows its clock, schema and last commit."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -17,7 +18,7 @@ from .url import ServerAddress
 # Of the role's own processes only, which needs no privilege.
 _END = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE pid = %s AND backend_start::text = %s"
+    " WHERE pid = %s AND backend_start <= %s::timestamptz"
 )
 # Of more there would be nothing left after so many attempts.
 _REMEMBERED = 3
@@ -83,6 +84,7 @@ class ConnectionSlot:
             brought.close()
 
 
+_MEASURE_S = 600.0
 # A new version of the schema may rewrite what is there.
 _MIGRATION_S = 3_600.0
 
@@ -101,7 +103,8 @@ class PostgresServer:
         """The version of the schema, once a writer was connected."""
         self.version = "PostgreSQL"
         self.size = 0
-        """The bytes of the database, as they were at the last look."""
+        """The bytes of the database, as they were some minutes ago."""
+        self._measure_at = 0.0
 
     def open(self, purpose: str) -> ServerConnection:
         """Connect, and take the measure of what is there; raises ServerAway."""
@@ -124,8 +127,8 @@ class PostgresServer:
         if purpose == "writer":
             with connection.without_timeout(_MIGRATION_S):
                 self.schema = migrate(connection, self.address.name)
-            batch.prepare(connection)
-            self.size = checks.size_of(connection)
+            batch.prepare(connection, self.machine)
+            self._measure(connection)
             self.version = shown_version(connection)
             self.address.name = name_of(connection)
             self.clock.begin(connection)
@@ -141,7 +144,13 @@ class PostgresServer:
         """
         self.clock.ask(connection)
         end = self.lost_commits.follow(connection)
-        self.size = checks.size_of(connection)
+        self._measure(connection)
         if (found := version_of(connection)) != self.schema:
             raise ServerAway("reading", wrong_schema(found, self.schema), final=True)
         return end
+
+    def _measure(self, connection: ServerConnection) -> None:
+        """Look how large the database is, now and then: the server looks at every file of it."""
+        if time.monotonic() >= self._measure_at:
+            self.size = checks.size_of(connection)
+            self._measure_at = time.monotonic() + _MEASURE_S

@@ -221,7 +221,7 @@ class PostgresStore:
         """Do nothing: the room of the server is not ours to make."""
 
     def sizes(self) -> tuple[int, int]:
-        """Return the bytes of the database as they were a moment ago, and none of a WAL."""
+        """Return the bytes of the database as they were some minutes ago, and none of a WAL."""
         return self._server.size, 0
 
     async def schema_version(self) -> int:
