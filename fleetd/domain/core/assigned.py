@@ -87,6 +87,10 @@ def placeholders(text: str) -> dict[str, Assigned]:
     return {each[0]: Assigned(each[1], int(each[2])) for each in found}  # type: ignore[arg-type]
 
 
+# What most values are.
+_OTHERS = frozenset({str, int, bool, float})
+
+
 def holds_assigned(value: Any) -> bool:
     """Whether a result has numbers that are not known yet."""
     return with_numbers(value, dict.fromkeys(get_args(Counter), 0)) is not value
@@ -94,6 +98,8 @@ def holds_assigned(value: Any) -> bool:
 
 def with_numbers(value: Any, before: Mapping[Counter, int]) -> Any:
     """Return a result with its numbers, given how far each counter was before."""
+    if value is None or type(value) in _OTHERS:
+        return value
     if isinstance(value, Assigned):
         return before[value.counter] + value.place
     if isinstance(value, msgspec.Struct):

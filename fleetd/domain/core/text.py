@@ -10,6 +10,9 @@ import msgspec
 
 T = TypeVar("T")
 NUL, SIGN_OF_NUL = "\0", "\u2400"
+# As JSON has it.
+_ENCODED = b"\\u0000"
+_encode = msgspec.json.Encoder().encode
 
 
 def without_nul(value: T) -> T:
@@ -17,8 +20,16 @@ def without_nul(value: T) -> T:
 
     The same one when there is none. Looks into Structs, lists, tuples and dicts, keys included.
     """
-    found: T = _cleaned(value)
+    found: T = _cleaned(value) if _may_have_nul(value) else value
     return found
+
+
+def _may_have_nul(value: object) -> bool:
+    """Whether to look for one: hardly any value has it, and an encoder is quick."""
+    try:
+        return _ENCODED in _encode(value)
+    except (TypeError, ValueError):  # no JSON, or no Unicode
+        return True
 
 
 def _cleaned(value: Any) -> Any:

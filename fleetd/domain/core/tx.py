@@ -186,7 +186,8 @@ class Tx:
     def many(self, sql: str, params: Iterable[Row], /) -> None:
         """Run a statement for what it does, once for each set of parameters, in their order."""
         self._execute.many(sql, params)
-        self.log_end = 0  # they may have been events, whose positions nobody was told
+        if sql.startswith("INSERT INTO events"):
+            self.log_end = 0  # nobody was told their positions
 
     def insert(self, table: str, columns: Row) -> None:
         """Write one row; the names of table and columns come from this program only."""

@@ -62,7 +62,12 @@ _TAKE_TURN = (
     f"SET LOCAL statement_timeout = {STATEMENT_MS}",
 )
 _COUNTED = "; ".join(
-    (*_QUEUE, "EXECUTE take_turns", "SELECT max(batch) FROM writers WHERE machine = '%s'", "ROLLBACK")
+    (
+        *_QUEUE,
+        "EXECUTE take_turns",
+        "SELECT max(batch) FROM writers WHERE machine = '%s'",
+        "ROLLBACK",
+    )
 )
 
 

@@ -27,8 +27,8 @@ from .speculation import Corrections, Script, Speculation
 ROUNDS = 3
 # Of more in one message the others would wait for long.
 TOGETHER = 32
-# A rule knows the time of its run. Where the turn comes later than that, the rule runs again, and is
-# not late a second time: with hundreds of machines in the queue, all would be.
+# A rule knows the time of its run. Where the turn comes later than that, the rule runs again, and
+# is not late a second time: with hundreds of machines in the queue, all would be.
 IN_TIME_MS = 2_000
 CONFLICT = "FL001"
 """The SQLSTATE of ``expect``, a function of the schema, for rows that have changed meanwhile."""

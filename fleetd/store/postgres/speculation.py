@@ -79,7 +79,6 @@ class Attempt:
     def __init__(self, known: Callable[[Key, PriorWrites], list[Pairs]]) -> None:
         self._known = known
         self.own = OwnWrites()
-        self._characters = 0
         self.is_void = False
         """Whether something was refused here; a rule that goes on all the same has its turn."""
         self.steps: list[Step] = []
@@ -128,7 +127,8 @@ class Attempt:
             rows = [[(shape.column, self._next(shape.counter))] for _ in range(shape.numbers)]
         elif shape.kind == "unpredictable":
             raise Unpredictable(sql)
-        self._bound(params)
+        if len(self.steps) == _STEPS:
+            raise Unpredictable("these are many statements for one message")
         given = dict(params)  # a rule may change its own
         self.own.note(shape, sql, given)
         if shape.sent and rows:
@@ -137,11 +137,6 @@ class Attempt:
         else:
             self.steps.append(Step(sql, given, rows, key, own))
         return rows or []
-
-    def _bound(self, params: Row) -> None:
-        self._characters += sum(len(each) for each in params.values() if isinstance(each, str))
-        if len(self.steps) == _STEPS or self._characters > _CHARACTERS:
-            raise Unpredictable("this is much for one message")
 
     def _next(self, counter: Counter) -> Assigned:
         place = self.counted[counter] = self.counted.get(counter, 0) + 1
@@ -208,6 +203,8 @@ class Speculation:
             calls = [self._call(step) for step in run.attempt.steps]
             holds_assigned(run.value)  # once it is committed nothing may fail
         except Exception:  # noqa: BLE001 - such as a text that is no Unicode
+            return None
+        if sum([call.size for call in calls]) > _CHARACTERS:
             return None
         effects = [] if run.error else run.tx.effects
         return Script(

@@ -21,6 +21,7 @@ from .connection import PART, ServerConnection, literal_writer
 _MOST = 1_000
 # What is refused for what it is, and not for a lock that somebody has, say.
 _REFUSED = ("42", "0A")
+_PLACE = re.compile(r"\$([0-9]+)")
 _written = literal_writer()
 Number = Callable[[Assigned], str]
 """Gives the SQL of a number that is known at the commit only."""
@@ -35,39 +36,39 @@ def literal(value: Any, number: Number = no_number) -> str:
     """Return a value as SQL; raises Unpredictable for one that has no literal."""
     if isinstance(value, Assigned):
         return number(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Unpredictable(f"{value} has no literal")
-    if value is not None and not isinstance(value, str | int | float):
-        raise Unpredictable(f"a value of {type(value).__name__} has no literal")
-    try:
-        text = _text(value)
-    except UnicodeEncodeError as error:
-        raise Unpredictable("a text is no Unicode") from error
+    text = _plain(value)
     if isinstance(value, str):
         for mark, assigned in placeholders(value).items():
             text = f"replace({text}, '{mark}', ({number(assigned)})::text)"
     return text
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "NULL"
+def _plain(value: Any) -> str:
+    """Return a value in which no number is missing."""
     # Most values are plain texts and numbers: a flush has some hundred of them.
-    if type(value) is str and "\\" not in value and NUL not in value:
-        if not value.isascii():
-            value.encode()
+    if type(value) is str and value.isascii() and "\\" not in value and NUL not in value:
         return "'" + value.replace("'", "''") + "'"
     if type(value) is int and value >= 0:
         return str(value)
-    return bytes(_written(value)).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unpredictable(f"{value} has no literal")
+    if not isinstance(value, str | int | float):
+        raise Unpredictable(f"a value of {type(value).__name__} has no literal")
+    try:
+        return bytes(_written(value)).decode()
+    except UnicodeEncodeError as error:
+        raise Unpredictable("a text is no Unicode") from error
 
 
-def _type_of(value: Any) -> str:
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, int | Assigned):
-        return "bigint"
-    return "double precision" if isinstance(value, float) else "unknown"
+_TYPES = {
+    str: "text",
+    int: "bigint",
+    bool: "bigint",
+    Assigned: "bigint",
+    float: "double precision",
+    type(None): "",
+}
+"""What a parameter is declared as; NULL is none, and stands in the statement."""
 
 
 @lru_cache(maxsize=4_000)
@@ -89,19 +90,20 @@ Argument = str | Callable[[Number], str]
 
 
 class Call:
-    """A statement by its name, with what it is to be given."""
+    """A statement by its name, with what it is to be given; ``size`` is in characters."""
 
-    __slots__ = ("_arguments", "_name")
+    __slots__ = ("_arguments", "_name", "size")
 
     def __init__(self, name: str, values: tuple[Any, ...], expected: str | None) -> None:
         self._name = name
-        self._arguments = [_argument(each) for each in values]
+        self._arguments = [_argument(each) for each in values if each is not None]
         if expected is not None:
             told = _argument(expected)
             # A plain literal takes the type that is wanted.
             self._arguments.append(
                 told if isinstance(told, str) else lambda number: f"({told(number)})::jsonb"
             )
+        self.size = sum([len(each) for each in self._arguments if isinstance(each, str)])
 
     def text(self, number: Number = no_number) -> str:
         """Return the SQL that runs it."""
@@ -113,8 +115,10 @@ class Call:
 
 def _argument(value: Any) -> Argument:
     """Return the SQL of a value; raises Unpredictable for one that has none."""
-    text = literal(value, lambda _: "0")
-    if isinstance(value, Assigned) or (isinstance(value, str) and placeholders(value)):
+    if isinstance(value, Assigned):
+        return partial(literal, value)
+    text = _plain(value)
+    if isinstance(value, str) and placeholders(value):
         return partial(literal, value)
     return text
 
@@ -140,7 +144,7 @@ class PreparedStatements:
         Raises Unpredictable for a statement that the server does not take by name.
         """
         values = tuple([params[name] for name in numbered(sql)[1]])
-        key = (sql, form, tuple([_type_of(each) for each in values]))
+        key = (sql, form, tuple([_TYPES.get(type(each), "text") for each in values]))
         name = self._names.get(key)
         if name is not None:
             self._names.move_to_end(key)
@@ -187,8 +191,17 @@ class PreparedStatements:
 
 
 def _prepare(name: str, key: _Key) -> str:
+    """Return what prepares a statement, with NULL in the place of what is none."""
     sql, form, types = key
+    declared: list[str] = []
+    places = []
+    for each in types:
+        if each:
+            declared.append(each)
+        places.append(f"${len(declared)}" if each else "NULL")
+    text = _PLACE.sub(lambda match: places[int(match[1]) - 1], numbered(sql)[0])
     if "EXPECTED" in form:
-        form, types = form.replace("EXPECTED", f"${len(types) + 1}"), (*types, "jsonb")
-    declared = f" ({', '.join(types)})" if types else ""
-    return f"PREPARE {name}{declared} AS {form.replace('SQL', numbered(sql)[0])}"
+        declared.append("jsonb")
+        form = form.replace("EXPECTED", f"${len(declared)}")
+    given = f" ({', '.join(declared)})" if declared else ""
+    return f"PREPARE {name}{given} AS {form.replace('SQL', text)}"
