@@ -35,7 +35,7 @@ SETTLING_S = 65.0
 # A commit waits so long before it syncs, in µs: what a disk does that syncs slowly.
 SYNCS_US = (0, 200, 2_000)
 # An agent each: they call tools less often than agents do, or this computer could not follow.
-MACHINES, PER_S, MINUTES = 500, 40.0, 5.0
+MACHINES, PER_S, MINUTES = 500, 20.0, 5.0
 # The first hook of a machine takes many times as long as the others, of the server as well. So the
 # first ones come slowly, and each machine has told so many before what counts.
 FIRST_PER_S, BEFORE = 5.0, 8

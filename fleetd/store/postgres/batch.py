@@ -38,9 +38,14 @@ _LOCK = "pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), {
 LOCK = f"SELECT {_LOCK.format(0)} AS locked"
 # Who waits for a lock for a second looks for deadlocks, with all locks of the server held. With n
 # in one queue that takes n * n * n steps, and with hundreds nobody gets on. So each daemon waits in
-# one of so many queues, in its order, and only the first of each waits for the turn.
+# one of so many queues, in its order, and only the first of each waits for the turn. The first
+# daemons have one for themselves as long as they are connected.
 QUEUES = 32
-_QUEUE_OF = f"SELECT 1 + mod(count(*), {QUEUES}) FROM writers WHERE machine < '%s'"
+_OWN_QUEUE = "pg_try_advisory_lock(hashtextextended('fleetd queue ' || current_schema(), each))"
+_QUEUE_OF = (
+    f"SELECT coalesce((SELECT each FROM generate_series(1, {QUEUES}) AS each WHERE {_OWN_QUEUE}"
+    f" LIMIT 1), 1 + mod(abs(hashtext('%s')::bigint), {QUEUES}))"
+)
 _LOCKED = f"SELECT {_LOCK.format('%d')} AS first, {_LOCK.format(0)} AS locked"
 # No row comes back when another daemon has counted under the same machine.
 _COUNT = (
