@@ -117,15 +117,15 @@ ForgottenMission ForgottenRun Handoff HandoffBegun HarnessStatus Health HeardEve
 HookStatus Integrity Kept Lock LockDifference LockPage MachineLine Message MessageDifference
 MessagePage MethodTiming Metrics Migration MigrationReply MigrationRequest Mission MissionAtMoment
 MissionBudget MissionLine MissionMoment MissionPage MissionState ModelUsage Mutation NewSortie Note
-NotePage OpenRpc OthersFile OutsideEdit Paths PendingMessage Place PlaceNow PlanStep
-ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots PulledCheckpoints Query
-Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage RecoveryStats
-Registration Report ReportAgent ReportCommand ReportCommit ReportError ReportFile ReportOmitted
-ReportOpen ReportPrompt ReportSortie Request RestoreResult Restored ResumeHints RunningWork
-SearchHit SearchMark SearchPage SelectedMission Session SessionPage Setting Settings Snapshot
-SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference SortiePage
-SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck Timeline
-TimelineBar TimelineMark TimelineRow Timing TodoCompliance TranscriptReading UnknownName
+NotePage OpenRpc OptimisticFigures OthersFile OutsideEdit Paths PendingMessage Place PlaceNow
+PlanStep ProgressNotification Pruned PrunedCheckpoint PrunedSnapshot PrunedSnapshots
+PulledCheckpoints Query Record Recovery RecoveryCandidate RecoveryContext RecoveryGroup RecoveryPage
+RecoveryStats Registration Report ReportAgent ReportCommand ReportCommit ReportError ReportFile
+ReportOmitted ReportOpen ReportPrompt ReportSortie Request RestoreResult Restored ResumeHints
+RunningWork SearchHit SearchMark SearchPage SelectedMission Session SessionPage Setting Settings
+Snapshot SnapshotContent SnapshotDocument SnapshotPage SnapshotSummary Sortie SortieDifference
+SortiePage SortieState SourceDetail SpoolStatus Status StepState StoreStatus Subscription TableCheck
+Timeline TimelineBar TimelineMark TimelineRow Timing TodoCompliance TranscriptReading UnknownName
 UnknownUsage Unsubscribed UsageGroup UsageReport Validity WorkNote WriterFigures
 """
 RECORDS = frozenset(_RECORD_NAMES.split())

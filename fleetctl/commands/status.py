@@ -237,6 +237,13 @@ def _show_work(status: Status) -> None:
         f"group commit: {console.plural(writer.batches, 'transaction')} of"
         f" {writer.batch_mean:g} requests, p95 {writer.batch_p95}, at most {writer.batch_max}",
     )
+    if (optimistic := writer.optimistic) is not None:
+        console.flow(
+            "  ",
+            f"shared store: {console.plural(optimistic.tries, 'optimistic commit')},"
+            f" {optimistic.conflicts} of them repeated;"
+            f" {console.plural(optimistic.in_turn, 'request')} waited for the turn of all machines",
+        )
     if status.errors:
         kinds = ", ".join(f"{kind} {count}" for kind, count in status.errors.items())
         console.flow("  ", f"errors answered: {kinds}")

@@ -476,7 +476,9 @@ class OnBehalf:
         self, rule: Callable[..., T], args: tuple[Any, ...], named: dict[str, Any]
     ) -> Callable[[Tx], T]:
         engine, begun = self._engine, time.monotonic_ns()
-        args, named, facts = engine.store.as_stored((args, named, self._facts))
+        as_stored = engine.store.as_stored
+        args, named = tuple([as_stored(each) for each in args]), as_stored(named)
+        facts = as_stored(self._facts)
 
         def work(tx: Tx) -> T:
             ctx = tx.context(partial(engine.context, self._caller, facts, begun))

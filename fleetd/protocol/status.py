@@ -24,10 +24,23 @@ class MethodTiming(Timing, frozen=True, kw_only=True):
     method: str
 
 
+class OptimisticFigures(Record, frozen=True, kw_only=True):
+    """Commits to a shared store that do not wait for the turn of all machines.
+
+    Of the ``tries``, ``conflicts`` were repeated as another machine had changed the same.
+    ``in_turn`` counts requests that waited for the turn in the end.
+    """
+
+    tries: int
+    conflicts: int
+    in_turn: int
+
+
 class WriterFigures(Record, frozen=True, kw_only=True):
     """The load of the writer: waiting requests, and the size of each group commit.
 
-    ``commit`` is the COMMIT of transactions with changes: the sync of the disk.
+    ``commit`` is the COMMIT of transactions with changes: the sync of the disk. ``optimistic`` is
+    null in local mode.
     """
 
     queue: int
@@ -37,6 +50,7 @@ class WriterFigures(Record, frozen=True, kw_only=True):
     batch_p95: int
     batch_max: int
     commit: Timing
+    optimistic: OptimisticFigures | None = None
 
 
 class ConnectionFigures(Record, frozen=True, kw_only=True):

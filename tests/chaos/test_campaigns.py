@@ -18,6 +18,7 @@ from tests.chaos import (
     frames,
     full_disk,
     injected_bugs,
+    injected_shared_bugs,
     io_errors,
     power,
     power_files,
@@ -60,6 +61,10 @@ PROGRAMS = {
         f"injected_bugs {name}": f"injected_bugs.DEFECTS[{name!r}]()"
         for name in injected_bugs.DEFECTS
     },
+    **{
+        f"injected_shared_bugs {name}": f"injected_shared_bugs.DEFECTS[{name!r}]()"
+        for name in injected_shared_bugs.DEFECTS
+    },
     **{f"locks {name}": f"injected_lock_bugs.{name}()" for name in CAMPAIGNS["locks"].planted},
     **{
         f"{module.__name__} {name}": code
@@ -71,8 +76,9 @@ PLANTER = """
 import json, os, sys
 import apsw
 import fleetd.__main__
+import fleetd.store.postgres.store
 from fleetd.store.sqlite import disk_reserve, group_commit
-from tests.chaos import injected_bugs, injected_lock_bugs
+from tests.chaos import injected_bugs, injected_lock_bugs, injected_shared_bugs
 from tests.chaos.plant import plant
 failed = {}
 for name, code in json.load(sys.stdin).items():

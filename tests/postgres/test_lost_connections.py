@@ -1,6 +1,7 @@
 """A connection that is lost at any step: nothing is done twice, and nothing told that is not so."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -11,6 +12,7 @@ from fleetd.domain.core.tx import Ring
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connection, group_commit
 from fleetd.store.postgres.batch import LOCK
+from fleetd.store.postgres.server import _END
 from tests.postgres.proxy import Moment, Proxy
 from tests.postgres.shared_stores import Opened, running
 from tests.support.postgres_server import LocalPostgres
@@ -24,6 +26,23 @@ def proxy(postgres: LocalPostgres) -> Iterator[Proxy]:
 
 def url(proxy: Proxy, database: str) -> str:
     return f"postgresql://fleet@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+
+
+def test_only_the_process_that_was_left_is_ended(postgres: LocalPostgres) -> None:
+    with (
+        closing(connection.connect(postgres.url(), "one")) as one,
+        closing(connection.connect(postgres.url(), "other")) as other,
+    ):
+        pid, was_there, server_started = other.backend
+        for wrong in (
+            (pid, was_there - 3_600, server_started),  # it began later: the pid is another one's
+            (pid, was_there, server_started + 1),  # and so it is on another server
+        ):
+            assert one.execute(_END, wrong).fetchall() == []
+        assert other.execute("SELECT 1").fetchone() == (1,)
+        assert one.execute(_END, other.backend).fetchall() == [(True,)]
+        with pytest.raises(psycopg.OperationalError):
+            other.execute("SELECT 1")
 
 
 STEPS = [b"BEGIN ISOLATION LEVEL READ COMMITTED", b"INSERT INTO events", b"COMMIT\0"]

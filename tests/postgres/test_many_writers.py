@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from contextlib import AsyncExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import trio
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import NotFound, Unavailable
+from fleetd.store.api import OptimisticCounts
 from fleetd.store.postgres import batch, connection
 from fleetd.store.postgres.batch import LOCK
 from fleetd.store.postgres.connection import ServerConnection
@@ -106,14 +108,24 @@ async def test_a_daemon_that_is_stopped_in_a_batch_holds_the_others_up_for_secon
         assert await one.kinds() == ["first", "late"]
 
 
+@pytest.mark.parametrize("optimistic", [False, True])
 async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
-    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimistic: bool,
 ) -> None:
+    def quick(text: str) -> str:
+        return text.replace("lock_timeout = 30000", "lock_timeout = 200")
+
     for name in ("_BEGIN", "_COUNTED"):
-        quick = getattr(batch, name).replace("lock_timeout = 30000", "lock_timeout = 200")
-        monkeypatch.setattr(batch, name, quick)
+        monkeypatch.setattr(batch, name, quick(getattr(batch, name)))
+    monkeypatch.setattr(batch, "_TAKE_TURN", [quick(each) for each in batch._TAKE_TURN])
     url = postgres.url(database)
-    async with running(url, tmp_path) as opened:
+    async with running(url, tmp_path, optimistic=optimistic) as opened:
+        assert await opened.event() == 1
+        before = opened.store._committer.optimistic.counts.tries
         line = connection.connect(url, "other")
         try:
             line.execute("BEGIN")
@@ -121,10 +133,79 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
             with pytest.raises(Unavailable, match="Another machine holds a lock on the store"):
                 await opened.event()
             assert opened.store.availability.away is None
+            # It tries once, and then has its turn refused.
+            tries = before + int(optimistic)
+            done = opened.store._committer.optimistic.counts
+            assert done == OptimisticCounts(tries, 0, int(optimistic))
             line.execute("ROLLBACK")
-            assert await opened.event() == 1
+            assert await opened.event() == 2
         finally:
             line.close()
+
+
+_WAITING = """
+    SELECT (objid = (hashtextextended('fleetd ' || current_schema(), 0) & 4294967295)::oid) AS turn
+    FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database =
+        (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+@pytest.mark.parametrize(("queues", "first"), [(2, 2), (32, 4)])
+async def test_the_first_of_each_queue_waits_for_the_turn(
+    postgres: LocalPostgres,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    queues: int,
+    first: int,
+) -> None:
+    monkeypatch.setattr(batch, "QUEUES", queues)
+    url = postgres.url(database)
+
+    async def waiting() -> list[bool]:
+        with trio.fail_after(30):
+            while len(rows := run_sql(url, _WAITING)) < 4:  # noqa: ASYNC110 - nothing tells
+                await trio.sleep(0.02)
+        return [row["turn"] for row in rows]
+
+    async with AsyncExitStack() as stack:
+        daemons = [
+            await stack.enter_async_context(running(url, tmp_path / str(number)))
+            for number in range(4)
+        ]
+        await daemons[0].event("first")
+        other = stack.enter_context(closing(connection.connect(url, "other")))
+        other.execute("BEGIN")
+        other.execute(LOCK.encode())
+        async with trio.open_nursery() as nursery:
+            for number, daemon in enumerate(daemons):
+                nursery.start_soon(daemon.event, str(number))
+            turns = await waiting()
+            other.execute("ROLLBACK")
+        assert turns.count(True) == first
+        kinds = await daemons[0].kinds()
+        assert kinds[0] == "first"
+        assert sorted(kinds[1:]) == ["0", "1", "2", "3"]
+
+
+async def test_a_queue_of_its_own_is_free_again_when_its_daemon_has_gone(
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "QUEUES", 1)
+    url = postgres.url(database)
+    held = (
+        "SELECT count(*) AS held FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+        " WHERE l.locktype = 'advisory' AND l.granted AND l.database = a.datid"
+        " AND a.datname = current_database()"
+    )
+    async with running(url, tmp_path / "a") as one:
+        await one.event()
+        async with running(url, tmp_path / "b") as other:
+            assert await other.event() == 2
+            assert run_sql(url, held) == [{"held": 1}]
+    async with running(url, tmp_path / "c") as third:
+        assert await third.event() == 3
+        assert run_sql(url, held) == [{"held": 1}]
 
 
 async def test_who_waits_for_the_turn_of_many_is_patient_and_takes_less(

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import outcome
+import psycopg
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from fleetd.domain.core import assigned
 from fleetd.domain.core.assigned import Assigned, Unpredictable, encode_json
@@ -30,7 +32,10 @@ from fleetd.protocol.requests.lock import LockForceRelease, LockRelease, LockRen
 from fleetd.protocol.requests.message import MessageAck, MessageInbox
 from fleetd.protocol.requests.mission import MissionCancel
 from fleetd.protocol.requests.sortie import SortieProgress, SortieStart
+from fleetd.protocol.requests.system import SystemMetrics, SystemStatus
+from fleetd.protocol.status import OptimisticFigures
 from fleetd.store.api import Optimistic
+from fleetd.store.postgres import statements
 from fleetd.store.postgres.connection import ServerConnection
 from fleetd.store.postgres.optimistic import ROUNDS, OptimisticCommits
 from fleetd.store.postgres.predictor import SURE
@@ -244,10 +249,18 @@ async def test_the_first_session_of_a_daemon_is_predicted_after_training(
             begin = await work.hook(session_id=f"{trained}-new", tool_input=file)
             trips.sent = trips.held = 0
             await begin()
+            sent, held = trips.sent, trips.held
             left.append(commits(fleet).left)
+            told = (await fleet.do(SystemStatus())).writer.optimistic
+            done = commits(fleet)
+            assert told == OptimisticFigures(
+                tries=done.flushes, conflicts=done.conflicts, in_turn=done.left
+            )
+            text = (await fleet.do(SystemMetrics())).text
+            assert f"fleetd_requests_in_turn_total {left[-1]}\n" in text
             if trained:
-                assert (trips.held, commits(fleet).conflicts) == (0, 0)
-                assert trips.sent <= 12  # of them five prepare what they ask
+                assert (told.tries, told.conflicts, held) == (1, 0, 0)
+                assert sent <= 8
     assert left == [0, 1]
 
 
@@ -650,7 +663,7 @@ async def test_a_rule_runs_again_whose_turn_comes_too_late_and_is_not_late_twice
     async with running(postgres.url(database), tmp_path) as one:
         assert await one.store.write(Optimistic(appends("late"))) == 1
         done = one.store._committer.optimistic
-        assert (done.flushes, done.conflicts, done.left) == (2, 1, 0)
+        assert (done.flushes, done.conflicts, done.left) == (2, 0, 0)
 
 
 async def test_a_number_may_stand_in_json_and_in_other_rows(
@@ -738,6 +751,59 @@ def test_a_statement_that_the_server_does_not_take_by_name_is_unpredictable(
     prepared.prepare()
     [result] = prepared._connection.simple_query(call.text().encode())
     assert result.get_value(0, 0) == b"2"
+
+
+SUM = "SELECT :a + 1 AS sum, :b::text AS b, :c AS c"
+
+
+def told(results: Sequence[PGresult]) -> list[list[bytes | None]]:
+    """Return the first row of each result."""
+    return [[each.get_value(0, at) for at in range(each.nfields)] for each in results]
+
+
+def test_what_is_new_is_prepared_and_run_in_one_message(prepared: PreparedStatements) -> None:
+    form = "SELECT q.*, EXPECTED AS expected FROM (SQL) q"
+    calls = [
+        prepared.call(SUM, {"a": 1, "b": None, "c": "it's"}, form, "[2]"),
+        prepared.call(SUM, {"a": 2, "b": "b", "c": None}),
+        prepared.call("SELECT '$1 :a' AS text", {}),
+    ]
+    rows = [[b"2", None, b"it's", b"[2]"], [b"3", b"b", None], [b"$1 :a"]]
+    assert told(prepared.run(calls)) == rows
+    assert told(prepared.run(reversed(calls))) == rows[::-1]
+
+
+def test_what_fails_when_it_runs_stays_prepared(prepared: PreparedStatements) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        prepared.run([prepared.call("SELECT 6 / :a AS part", {"a": 0})])
+    assert told(prepared.run([prepared.call("SELECT 6 / :a AS part", {"a": 2})])) == [[b"3"]]
+
+
+def test_of_those_in_one_message_only_what_is_refused_is_unpredictable(
+    prepared: PreparedStatements,
+) -> None:
+    def calls() -> Iterator[Call]:
+        yield prepared.call("SELECT 7 AS seven", {})
+        yield prepared.call("SELECT nowhere.nothing", {})
+
+    with pytest.raises(Unpredictable):
+        prepared.run([*calls()])
+    every = calls()
+    assert told(prepared.run([next(every)])) == [[b"7"]]
+    with pytest.raises(Unpredictable):
+        next(every)
+
+
+def test_of_many_statements_the_server_keeps_the_newest(
+    prepared: PreparedStatements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "_MOST", 3)
+    for number in (*range(5), 0):
+        call = prepared.call(f"SELECT {number} + :a AS sum", {"a": 1})
+        assert told(prepared.run([call])) == [[str(number + 1).encode()]]
+    kept = "SELECT count(*) FROM pg_prepared_statements"
+    [[held]] = told(prepared._connection.simple_query(kept.encode()))
+    assert held == b"3"
 
 
 @pytest.mark.parametrize(

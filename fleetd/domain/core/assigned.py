@@ -88,7 +88,7 @@ def placeholders(text: str) -> dict[str, Assigned]:
 
 
 # What most values are.
-_OTHERS = frozenset({str, int, bool, float})
+_PLAIN_TYPES = frozenset({str, int, bool, float})
 
 
 def holds_assigned(value: Any) -> bool:
@@ -98,7 +98,7 @@ def holds_assigned(value: Any) -> bool:
 
 def with_numbers(value: Any, before: Mapping[Counter, int]) -> Any:
     """Return a result with its numbers, given how far each counter was before."""
-    if value is None or type(value) in _OTHERS:
+    if value is None or type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, Assigned):
         return before[value.counter] + value.place

@@ -11,7 +11,7 @@ import msgspec
 T = TypeVar("T")
 NUL, SIGN_OF_NUL = "\0", "\u2400"
 # As JSON has it.
-_ENCODED = b"\\u0000"
+_NUL_IN_JSON = b"\\u0000"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,7 +27,7 @@ def without_nul(value: T) -> T:
 def _may_have_nul(value: object) -> bool:
     """Whether to look for one: hardly any value has it, and an encoder is quick."""
     try:
-        return _ENCODED in _encode(value)
+        return _NUL_IN_JSON in _encode(value)
     except (TypeError, ValueError):  # no JSON, or no Unicode
         return True
 

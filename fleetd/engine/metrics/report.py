@@ -15,8 +15,14 @@ from ...domain.system.daily_rounds import Rounds, rounds
 from ...domain.system.overview import Overview, overview
 from ...host.histogram import Histogram
 from ...protocol.requests.system import Health, Metrics, SystemHealth, SystemMetrics
-from ...protocol.status import ConnectionFigures, MethodTiming, Timing, WriterFigures
-from ...store.api import StoreAway
+from ...protocol.status import (
+    ConnectionFigures,
+    MethodTiming,
+    OptimisticFigures,
+    Timing,
+    WriterFigures,
+)
+from ...store.api import OptimisticCounts, StoreAway
 from ..engine import Engine
 from . import health as checks
 
@@ -202,6 +208,15 @@ def _store(engine: Engine, seen: Overview | None) -> list[Family]:
             "Largest number of waiting requests since the start.",
             load.most_waiting,
         ),
+        *(_optimistic(load.optimistic) if load.optimistic else []),
+    ]
+
+
+def _optimistic(counts: OptimisticCounts) -> list[Family]:
+    return [
+        _counter("optimistic_commits_total", "Commits tried without the turn.", counts.tries),
+        _counter("optimistic_conflicts_total", "Tries that were repeated.", counts.conflicts),
+        _counter("requests_in_turn_total", "Requests that had the turn.", counts.in_turn),
     ]
 
 
@@ -289,6 +304,9 @@ def writer(engine: Engine) -> WriterFigures:
         batch_p95=load.batches.quantile(0.95),
         batch_max=load.batches.max,
         commit=_timing(load.commits),
+        optimistic=OptimisticFigures(**msgspec.structs.asdict(load.optimistic))
+        if load.optimistic
+        else None,
     )
 
 

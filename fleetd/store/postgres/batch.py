@@ -17,6 +17,7 @@ from ...domain.core.assigned import Counter
 from ...domain.core.tx import Execute, Ring, Tx
 from ..worker_thread import Job
 from .connection import (
+    LOCK_MS,
     STATEMENT_MS,
     TABLE_MS,
     TURN_MS,
@@ -38,15 +39,15 @@ _LOCK = "pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), {
 LOCK = f"SELECT {_LOCK.format(0)} AS locked"
 # Who waits for a lock for a second looks for deadlocks, with all locks of the server held. With n
 # in one queue that takes n * n * n steps, and with hundreds nobody gets on. So each daemon waits in
-# one of so many queues, in its order, and only the first of each waits for the turn. The first
-# daemons have one for themselves as long as they are connected.
+# one of so many queues, in its order, and only the first of each waits for the turn. No two of the
+# first daemons share one while they are connected; each later one joins one, by its machine's hash.
 QUEUES = 32
 _OWN_QUEUE = "pg_try_advisory_lock(hashtextextended('fleetd queue ' || current_schema(), each))"
-_QUEUE_OF = (
-    f"SELECT coalesce((SELECT each FROM generate_series(1, {QUEUES}) AS each WHERE {_OWN_QUEUE}"
-    f" LIMIT 1), 1 + mod(abs(hashtext('%s')::bigint), {QUEUES}))"
+_CLAIM_QUEUE = (
+    f"SELECT coalesce((SELECT each FROM generate_series(1, %d) AS each WHERE {_OWN_QUEUE}"
+    " LIMIT 1), 1 + mod(abs(hashtext('%s')::bigint), %d))"
 )
-_LOCKED = f"SELECT {_LOCK.format('%d')} AS first, {_LOCK.format(0)} AS locked"
+_TAKE_QUEUE_AND_TURN = f"SELECT {_LOCK.format('%d')} AS queue, {_LOCK.format(0)} AS locked"
 # No row comes back when another daemon has counted under the same machine.
 _COUNT = (
     "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
@@ -55,20 +56,20 @@ _COUNT = (
 )
 _LAST_FENCING = "coalesce((SELECT value FROM counters WHERE name = 'fencing'), 0)"
 _NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
-_QUEUE = (
+_BEGIN_PATIENTLY = (
     "BEGIN ISOLATION LEVEL READ COMMITTED",
-    f"SET LOCAL lock_timeout = {TURN_MS}",
+    f"SET LOCAL lock_timeout = {LOCK_MS}",
     f"SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}",
 )
 _TAKE_TURN = (
-    *_QUEUE,
+    *_BEGIN_PATIENTLY,
     "EXECUTE take_turns",
     f"SET LOCAL lock_timeout = {TABLE_MS}",
     f"SET LOCAL statement_timeout = {STATEMENT_MS}",
 )
 _COUNTED = "; ".join(
     (
-        *_QUEUE,
+        *_BEGIN_PATIENTLY,
         "EXECUTE take_turns",
         "SELECT max(batch) FROM writers WHERE machine = '%s'",
         "ROLLBACK",
@@ -110,8 +111,11 @@ _SAME_ID = (
 
 def prepare(connection: ServerConnection, machine: str) -> None:
     """Make a connection ready to run batches of a machine."""
-    queue = _number(connection.simple_query((_QUEUE_OF % machine).encode())[-1])
-    connection.simple_query(f"PREPARE take_turns AS {_LOCKED % queue}; {_PREPARED}".encode())
+    asked = _CLAIM_QUEUE % (QUEUES, machine, QUEUES)
+    queue = _number(connection.simple_query(asked.encode())[-1])
+    connection.simple_query(
+        f"PREPARE take_turns AS {_TAKE_QUEUE_AND_TURN % queue}; {_PREPARED}".encode()
+    )
 
 
 def begin(connection: ServerConnection, machine: str, number: int, version: int) -> float:

@@ -106,7 +106,7 @@ class CommitSignal:
         """Make a connection ready, on whatever thread; raises psycopg.Error."""
         row = connection.execute(_NAME).fetchone()
         self._listen = f'LISTEN "{row[0] if row else ""}"'.encode()
-        self._pid, _ = connection.backend  # a pooler in between tells another one
+        self._pid, *_ = connection.backend  # a pooler in between tells another one
         # What arrives while something else is asked.
         connection.add_notify_handler(lambda notice: self._overheard(notice.pid))
 

@@ -38,10 +38,12 @@ T = TypeVar("T")
 TIMEOUT_S = 9.0
 # What the server allows a statement, for whom nothing else was agreed.
 STATEMENT_MS = 8_000
-# What it allows the wait for a table that somebody has locked, and for the fleet's turn: that wait
-# is as long as the queue, and who leaves the queue is last the next time.
+# What it allows the wait for a table that somebody has locked, and for each of the two locks that
+# are the fleet's turn, and for both: that wait is as long as the queue, and who leaves the queue is
+# last the next time.
 TABLE_MS = 6_000
-TURN_MS = 30_000
+LOCK_MS = 30_000
+TURN_MS = 2 * LOCK_MS
 HURRIED_S = 2.0
 # A daemon that has nothing else to do asks its server as often as that: it looks at the fleet's
 # clock, and misses a server that went without a word.
@@ -64,8 +66,11 @@ class ServerConnection(psycopg.Connection[Any]):
 
     timeout_s = TIMEOUT_S
     hurry = Hurry()
-    backend = (0, "")
-    """The process at the server, and a time when it was there: together they are of one only."""
+    backend = (0, 0.0, 0.0)
+    """The process at the server, a time when it was there, and when the server was started.
+
+    Times are in seconds since the Unix epoch, by the server.
+    """
 
     queueing = False
     """Whether an answer may take as long as the queue is, while others do get theirs."""
@@ -328,7 +333,8 @@ _SETTINGS = f"""
         CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
             WHEN current_setting('transaction_read_only')::boolean
             THEN 'default_transaction_read_only is on, and it is no standby' END,
-        pg_backend_pid(), clock_timestamp()::text
+        pg_backend_pid(), extract(epoch FROM clock_timestamp())::float8,
+        extract(epoch FROM pg_postmaster_start_time())::float8
 """.encode()
 # Rules are few and run all the time: each is planned once for a connection.
 _PREPARE_AFTER = 1
@@ -389,9 +395,9 @@ def _set(connection: ServerConnection) -> None:
         raise ServerAway("connecting", server_message(error)) from None
     while cursor.nextset():
         pass
-    row = cursor.fetchone() or ("UTF8", "", None, 0, "")
-    encoding, schema, read_only, pid, was_there = row
-    connection.backend = (pid, was_there)
+    row = cursor.fetchone() or ("UTF8", "", None, 0, 0.0, 0.0)
+    encoding, schema, read_only, *backend = row
+    connection.backend = tuple(backend)
     if encoding != "UTF8":
         why = f"the database's encoding is {encoding}, and fleetd needs UTF8"
         raise ServerAway("connecting", why, final=True)

@@ -6,6 +6,7 @@ The jobs behind it read again in the next round, and the job itself goes last. A
 several rounds, or that cannot be predicted, waits for its turn.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import get_args
@@ -15,7 +16,7 @@ from psycopg.pq.abc import PGresult
 
 from ...domain.core.assigned import Assigned, Counter, Unpredictable, with_numbers
 from ...domain.core.tx import Execute
-from ..api import Optimistic
+from ..api import Optimistic, OptimisticCounts
 from ..worker_thread import Job
 from . import batch
 from .connection import STATEMENT_MS, TURN_MS, ServerConnection
@@ -28,8 +29,10 @@ ROUNDS = 3
 # Of more in one message the others would wait for long.
 TOGETHER = 32
 # A rule knows the time of its run. Where the turn comes later than that, the rule runs again, and
-# is not late a second time: with hundreds of machines in the queue, all would be.
+# is not late a second time: with hundreds of machines in the queue, all would be. Where the one
+# before waited long, twice as long counts as in time, up to a limit.
 IN_TIME_MS = 2_000
+CROWDED_MS = 10_000
 CONFLICT = "FL001"
 """The SQLSTATE of ``expect``, a function of the schema, for rows that have changed meanwhile."""
 _COUNTERS: tuple[Counter, ...] = get_args(Counter)
@@ -48,6 +51,10 @@ class _Late(Exception):
     """The turn came too late for what a flush was to do."""
 
 
+class _Refused(Exception):
+    """The turn was refused."""
+
+
 class Flush:
     """Scripts that are committed together, and their message."""
 
@@ -60,6 +67,8 @@ class Flush:
         self._counters = [each for each in _COUNTERS if each in needed]
         self._first = 0
         """The place of the first script's first statement in the message."""
+        self._in_time = -1
+        """The place of the statement that fails where the turn comes late."""
         self._start: dict[Counter, int] = dict.fromkeys(_COUNTERS, 0)
 
     def message(self, frame: Sequence[str]) -> bytes:
@@ -68,6 +77,7 @@ class Flush:
         Of jobs that refuse it keeps nothing: they come one by one.
         """
         texts = list(frame)
+        self._in_time = len(texts) - 1
         texts += [f"EXECUTE {counter}_before" for counter in self._counters]
         self._first = len(texts)
         for script, before in self._counted_from(dict.fromkeys(_COUNTERS, 0)):
@@ -75,6 +85,10 @@ class Flush:
             texts += [call.text(number) for call in script.calls]
         texts.append("ROLLBACK" if self.scripts[0].error else "COMMIT")
         return "; ".join(texts).encode()
+
+    def is_late(self, failed: Failed) -> bool:
+        """Whether it failed as its turn came late."""
+        return failed.at == self._in_time and sqlstate(failed.error) == CONFLICT
 
     def script_at(self, place: int) -> tuple[Script | None, int]:
         """Return the script of the message's ``place``-th statement, and its place in there.
@@ -133,7 +147,13 @@ class OptimisticCommits:
         self.left = 0
         """How many jobs had to have their turn."""
         self._waited_ms = 0
-        """How long the last flush took, which is mostly the wait for the turn."""
+        """How long the last flush took that had the turn, which is mostly the wait for it."""
+        self._was_late = False
+
+    @property
+    def counts(self) -> OptimisticCounts:
+        """Return how that went so far."""
+        return OptimisticCounts(self.flushes, self.conflicts, self.left)
 
     def round(
         self,
@@ -152,8 +172,9 @@ class OptimisticCommits:
         """
         if self._speculation is None or self._speculation.connection is not connection:
             self._speculation = Speculation(connection, self.predictor)
-        in_ms = max(IN_TIME_MS, 2 * self._waited_ms) if first else TURN_MS + STATEMENT_MS
-        by_ms = self._now_ms() + in_ms
+        self._was_late = self._was_late and not first
+        in_ms = max(IN_TIME_MS, min(2 * self._waited_ms, CROWDED_MS))
+        by_ms = self._now_ms() + (TURN_MS + STATEMENT_MS if self._was_late else in_ms)
         scripts, others = self._speculation.scripts(jobs, corrections, trusting=first)
         for job in others:
             self.leave(job)
@@ -170,7 +191,12 @@ class OptimisticCommits:
                     self._speculation, some, corrections, partial(send, by_ms)
                 )
             except _Late:
+                self._was_late = True
                 again += [each.job for each in scripts]
+                break
+            except _Refused:
+                for each in scripts:
+                    self.leave(each.job)
                 break
             again += [each.job for each in retried]
             done = {id(each) for each in tried}
@@ -186,28 +212,30 @@ class OptimisticCommits:
     ) -> tuple[list[Script], list[Script]]:
         """Send a flush; return those with whom this round is over, and which of them try again.
 
-        Raises _Late.
+        Raises _Late, _Refused.
         """
         flush = Flush(scripts)
         self.flushes += 1
-        begun_ms = self._now_ms()
+        begun = time.monotonic()
         try:
             send(flush)
         except Failed as failed:
-            self.conflicts += 1
-            self._waited_ms = self._now_ms() - begun_ms
-            script, place = flush.script_at(failed.at)
-            if script is None:  # the frame's
+            if flush.is_late(failed):
+                self._waited_ms = int((time.monotonic() - begun) * 1_000)
                 raise _Late from failed
+            script, place = flush.script_at(failed.at)
+            if script is None:
+                raise _Refused from failed
             at = scripts.index(script)
             found = failed.error.diag.message_detail
             changed = sqlstate(failed.error) == CONFLICT
+            self.conflicts += changed
             if changed and speculation.learn(script, place, found, corrections):
                 # It comes last: those behind it may have nothing to do with it.
                 return scripts[at:], [*scripts[at + 1 :], script]
             self.leave(script.job)
             return scripts[at:], scripts[at + 1 :]
-        self._waited_ms = self._now_ms() - begun_ms
+        self._waited_ms = int((time.monotonic() - begun) * 1_000)
         for each, before in flush.counted():
             speculation.committed(each, before)
         return scripts, []

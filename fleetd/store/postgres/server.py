@@ -15,10 +15,12 @@ from .migrate import migrate, version_of
 from .server_clock import ServerClock
 from .url import ServerAddress
 
-# Of the role's own processes only, which needs no privilege.
+# Of the role's own processes only, which needs no privilege. One that began later got its number
+# from the kernel again, and another server has processes of its own.
 _END = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE pid = %s AND backend_start <= %s::timestamptz"
+    " WHERE pid = %s AND extract(epoch FROM backend_start)::float8 <= %s"
+    " AND extract(epoch FROM pg_postmaster_start_time())::float8 = %s"
 )
 # Of more there would be nothing left after so many attempts.
 _REMEMBERED = 3
@@ -31,7 +33,7 @@ class ConnectionSlot:
         self.open = open_connection
         self._connection: ServerConnection | None = None
         self._brought: ServerConnection | None = None
-        self._left: list[tuple[int, str]] = []
+        self._left: list[tuple[int, float, float]] = []
         self._lock = threading.Lock()
 
     def get(self) -> ServerConnection:

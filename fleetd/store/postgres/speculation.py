@@ -46,8 +46,8 @@ _COMPARED = "SELECT expect((SELECT json_agg(q) FROM (SQL) q), EXPECTED)"
 _WRITTEN = "WITH q AS (SQL) SELECT expect((SELECT json_agg(q) FROM q), EXPECTED)"
 
 # Limits of one job: how often its rule runs, its statements, and the characters of their
-# parameters. A rule that exceeds one runs in its turn. On guesses, a search for a free name could
-# go on for ever.
+# parameters and of the rows that it was given. A rule that exceeds one runs in its turn. On
+# guesses, a search for a free name could go on for ever, and from its turn others are predicted.
 _RUNS = 6
 _STEPS = 300
 _CHARACTERS = 500_000
@@ -199,12 +199,16 @@ class Speculation:
         """Return the script of a run, None where it has to have its turn."""
         if not run.done:
             return None
+        calls: list[Call] = []
+        size = 0
         try:
-            calls = [self._call(step) for step in run.attempt.steps]
+            for step in run.attempt.steps:
+                calls.append(self._call(step))
+                size += calls[-1].size
+                if size > _CHARACTERS:
+                    return None
             holds_assigned(run.value)  # once it is committed nothing may fail
         except Exception:  # noqa: BLE001 - such as a text that is no Unicode
-            return None
-        if sum([call.size for call in calls]) > _CHARACTERS:
             return None
         effects = [] if run.error else run.tx.effects
         return Script(
@@ -223,21 +227,23 @@ class Speculation:
     def _ask(self, keys: list[Key], answers: dict[Key, list[Pairs] | None]) -> None:
         """Ask the server, all in one message; None is the answer to what cannot be asked."""
         calls: dict[Key, Call] = {}
+        size = 0
         for key in keys:
             params = dict(zip(numbered(key[0])[1], key[1], strict=True))
             try:
                 calls[key] = self.statements.call(key[0], params, _PREVIEW)
             except Unpredictable:
                 answers[key] = None
+                continue
+            size += calls[key].size
+            if size > _CHARACTERS:
+                answers[key] = None
+                del calls[key]
         try:
-            self.statements.prepare()
+            results = self.statements.run(calls.values())
         except Unpredictable:  # the next time it is known which one is refused
             answers.update(dict.fromkeys(keys))
             return
-        if not calls:
-            return
-        text = "; ".join(call.text() for call in calls.values())
-        results = self.connection.simple_query(text.encode())
         for key, result in zip(calls, results, strict=True):
             data = result.get_value(0, 0) or b"[]"
             rows = rows_of(data)

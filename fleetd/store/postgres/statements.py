@@ -6,11 +6,14 @@ A message of several statements has no parameters, so each value is a literal in
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from typing import Any
 
 import psycopg
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
 
 from ...domain.core.assigned import Assigned, Unpredictable, placeholders
 from ...domain.core.text import NUL
@@ -21,7 +24,6 @@ from .connection import PART, ServerConnection, literal_writer
 _MOST = 1_000
 # What is refused for what it is, and not for a lock that somebody has, say.
 _REFUSED = ("42", "0A")
-_PLACE = re.compile(r"\$([0-9]+)")
 _written = literal_writer()
 Number = Callable[[Assigned], str]
 """Gives the SQL of a number that is known at the commit only."""
@@ -60,15 +62,21 @@ def _plain(value: Any) -> str:
         raise Unpredictable("a text is no Unicode") from error
 
 
+# No parameter: it stands in the statement.
+_NULL = "NULL"
 _TYPES = {
     str: "text",
     int: "bigint",
     bool: "bigint",
     Assigned: "bigint",
     float: "double precision",
-    type(None): "",
+    type(None): _NULL,
 }
-"""What a parameter is declared as; NULL is none, and stands in the statement."""
+
+
+def _type_of(value: Any) -> str:
+    """Return what a parameter of no plain kind is declared as."""
+    return next((name for kind, name in _TYPES.items() if isinstance(value, kind)), "text")
 
 
 @lru_cache(maxsize=4_000)
@@ -103,7 +111,8 @@ class Call:
             self._arguments.append(
                 told if isinstance(told, str) else lambda number: f"({told(number)})::jsonb"
             )
-        self.size = sum([len(each) for each in self._arguments if isinstance(each, str)])
+        self.size = sum([len(each) for each in values if isinstance(each, str)])
+        self.size += len(expected or "")
 
     def text(self, number: Number = no_number) -> str:
         """Return the SQL that runs it."""
@@ -138,13 +147,13 @@ class PreparedStatements:
         self._given = 0
 
     def call(self, sql: str, params: Row, form: str = "SQL", expected: str | None = None) -> Call:
-        """Return a statement with its parameters, to be sent after ``prepare``.
+        """Return a statement with its parameters, for ``run`` or to be sent after ``prepare``.
 
         In ``form``, SQL stands for the statement and EXPECTED for a parameter of JSON.
         Raises Unpredictable for a statement that the server does not take by name.
         """
         values = tuple([params[name] for name in numbered(sql)[1]])
-        key = (sql, form, tuple([_TYPES.get(type(each), "text") for each in values]))
+        key = (sql, form, tuple([_TYPES.get(type(each)) or _type_of(each) for each in values]))
         name = self._names.get(key)
         if name is not None:
             self._names.move_to_end(key)
@@ -156,27 +165,44 @@ class PreparedStatements:
         return Call(name, values, expected)
 
     def prepare(self) -> None:
-        """Prepare what is called for the first time; raises Unpredictable where that is refused."""
-        if not self._new:
-            return
-        texts = []
-        while len(self._names) + len(self._new) > _MOST and self._names:
-            texts.append(f"DEALLOCATE {self._names.popitem(last=False)[1]}")
+        """Prepare what is called for the first time; raises as ``run`` does."""
+        self.run(())
+
+    def run(self, calls: Iterable[Call]) -> list[PGresult]:
+        """Do the same and run the calls in the same message; return what each came to.
+
+        Raises Unpredictable where a statement cannot be prepared, psycopg.Error.
+        """
         new, self._new = self._new, {}
+        texts = []
+        while len(self._names) + len(new) > _MOST and self._names:
+            texts.append(f"DEALLOCATE {self._names.popitem(last=False)[1]}")
+        first = len(texts)
         texts += [_prepare(name, key) for key, name in new.items()]
-        try:
-            self._connection.simple_query("; ".join(texts).encode())
-        except psycopg.Error as error:
+        before = len(texts)
+        texts += [call.text() for call in calls]
+        if not texts:
+            return []
+        results = self._connection.outcomes("; ".join(texts).encode())
+        failed = results[-1].status == ExecStatus.FATAL_ERROR
+        if failed and len(results) <= before:
+            error = error_from_result(results[-1])
+            names = [*new.items()]
+            done = max(0, len(results) - 1 - first)
+            self._names |= names[:done]
             if self._connection.closed or error.sqlstate is None:
-                raise
+                raise error
             if error.sqlstate.startswith(_REFUSED):
-                self._find_bad(new)
+                self._find_bad(key for key, _ in names[done:])
             raise Unpredictable("the server does not take a statement by name") from error
         self._names |= new
+        if failed:
+            raise error_from_result(results[-1])
+        return results[before:]
 
-    def _find_bad(self, new: Mapping[_Key, str]) -> None:
+    def _find_bad(self, keys: Iterable[_Key]) -> None:
         """Prepare one after the other what could not be prepared together."""
-        for key in new:
+        for key in keys:
             self._given += 1
             name = f"fleet_{self._given}"
             try:
@@ -194,12 +220,12 @@ def _prepare(name: str, key: _Key) -> str:
     """Return what prepares a statement, with NULL in the place of what is none."""
     sql, form, types = key
     declared: list[str] = []
-    places = []
-    for each in types:
-        if each:
-            declared.append(each)
-        places.append(f"${len(declared)}" if each else "NULL")
-    text = _PLACE.sub(lambda match: places[int(match[1]) - 1], numbered(sql)[0])
+    places: dict[str, str] = {}
+    for parameter, kind in zip(numbered(sql)[1], types, strict=True):
+        if kind != _NULL:
+            declared.append(kind)
+        places[parameter] = _NULL if kind == _NULL else f"${len(declared)}"
+    text = PART.sub(lambda part: places[part[1]] if part[1] else part[0], sql)
     if "EXPECTED" in form:
         declared.append("jsonb")
         form = form.replace("EXPECTED", f"${len(declared)}")

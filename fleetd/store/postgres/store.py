@@ -191,7 +191,13 @@ class PostgresStore:
     def load(self) -> Load:
         """Return what the writer's queue and commits are like; the histograms go on counting."""
         writer = self._writer
-        return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
+        return Load(
+            writer.waiting,
+            writer.most_waiting,
+            writer.batches,
+            self._committer.commits,
+            self._committer.optimistic.counts,
+        )
 
     def from_wall(self, ms: int) -> int:
         """Return the time of the fleet for one that this machine's own clock told."""
