@@ -36,7 +36,8 @@ from .lost_commits import END
 # Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
 # not wait for each other.
 _LOCK = "pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), {}))"
-LOCK = f"SELECT {_LOCK.format(0)} AS locked"
+_TURN = _LOCK.format(0)
+LOCK = f"SELECT {_TURN} AS locked"
 # Who waits for a lock for a second looks for deadlocks, with all locks of the server held. With n
 # in one queue that takes n * n * n steps, and with hundreds nobody gets on. So each daemon waits in
 # one of so many queues, in its order, and only the first of each waits for the turn. No two of the
@@ -47,7 +48,8 @@ _CLAIM_QUEUE = (
     f"SELECT coalesce((SELECT each FROM generate_series(1, %d) AS each WHERE {_OWN_QUEUE}"
     " LIMIT 1), 1 + mod(abs(hashtext('%s')::bigint), %d))"
 )
-_TAKE_QUEUE_AND_TURN = f"SELECT {_LOCK.format('%d')} AS queue, {_LOCK.format(0)} AS locked"
+_QUEUE = _LOCK.format("%d")
+_TAKE_QUEUE_AND_TURN = f"SELECT {_QUEUE} AS queue, {_TURN} AS locked"
 # No row comes back when another daemon has counted under the same machine.
 _COUNT = (
     "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
