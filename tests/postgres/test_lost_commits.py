@@ -1,5 +1,6 @@
 """A daemon whose server was replaced by one that lacks commits: everybody is told, files help."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,9 @@ def test_what_files_hold_comes_back_and_a_new_epoch_says_so(
         log = fleetctl("doctor", "--json").json["findings"]
         (told,) = [each for each in log if each["check"] == "log"]
         assert "without the last commits" in told["detail"]
-        assert "Commits lost: " in fleetctl("status").out
+        shown = fleetctl("status", "-v").out
+        assert "Commits lost: " in shown
+        assert re.search(r"shared store: \d+ optimistic commits?, \d+ of them repeated;", shown)
         daemon.stop()
     finally:
         daemon.clean_up()
