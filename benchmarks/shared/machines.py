@@ -33,8 +33,8 @@ from .asking import edit
 from .crowd import shares
 
 PROCESSES = 4
-# A thread that waits for the interpreter asks for it as often as that. A daemon has a few of them,
-# and asks often; here are some of each machine, and with all that asking nobody would get on.
+# How often a waiting thread asks for the interpreter, in seconds. A daemon has few threads and a
+# short interval; the threads of more than a hundred machines would do nothing but ask.
 SWITCH_S = 0.1
 
 

@@ -11,6 +11,7 @@ from ..domain.core.tx import Tx
 from ..host.histogram import Histogram
 from ..protocol.display import duration
 from ..protocol.errors import Unavailable
+from ..protocol.status import OptimisticFigures
 
 T = TypeVar("T")
 
@@ -55,18 +56,6 @@ class LostCommits(msgspec.Struct, frozen=True):
     why: str
 
 
-class OptimisticCounts(msgspec.Struct, frozen=True):
-    """How often jobs were committed without the turn that writers of a shared store take.
-
-    Of so many ``tries``, each with some jobs, ``conflicts`` failed as others had written meanwhile.
-    So many jobs went ``in_turn`` in the end.
-    """
-
-    tries: int
-    conflicts: int
-    in_turn: int
-
-
 class Load(msgspec.Struct, frozen=True):
     """How busy the writer is and was; ``commits`` are microseconds, ``batches`` jobs."""
 
@@ -74,7 +63,7 @@ class Load(msgspec.Struct, frozen=True):
     most_waiting: int
     batches: Histogram
     commits: Histogram
-    optimistic: OptimisticCounts | None = None
+    optimistic: OptimisticFigures | None = None
     """None where nobody else writes."""
 
 

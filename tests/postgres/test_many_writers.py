@@ -12,7 +12,7 @@ import trio
 
 from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import NotFound, Unavailable
-from fleetd.store.api import OptimisticCounts
+from fleetd.protocol.status import OptimisticFigures
 from fleetd.store.postgres import batch, connection
 from fleetd.store.postgres.batch import LOCK
 from fleetd.store.postgres.connection import ServerConnection
@@ -125,7 +125,7 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
     url = postgres.url(database)
     async with running(url, tmp_path, optimistic=optimistic) as opened:
         assert await opened.event() == 1
-        before = opened.store._committer.optimistic.counts.tries
+        before = opened.store._committer.optimistic.figures.tries
         line = connection.connect(url, "other")
         try:
             line.execute("BEGIN")
@@ -135,8 +135,8 @@ async def test_a_lock_that_is_kept_for_long_refuses_and_is_no_outage(
             assert opened.store.availability.away is None
             # It tries once, and then has its turn refused.
             tries = before + int(optimistic)
-            done = opened.store._committer.optimistic.counts
-            assert done == OptimisticCounts(tries, 0, int(optimistic))
+            done = opened.store._committer.optimistic.figures
+            assert done == OptimisticFigures(tries=tries, conflicts=0, in_turn=int(optimistic))
             line.execute("ROLLBACK")
             assert await opened.event() == 2
         finally:

@@ -779,12 +779,13 @@ def test_what_fails_when_it_runs_stays_prepared(prepared: PreparedStatements) ->
     assert told(prepared.run([prepared.call("SELECT 6 / :a AS part", {"a": 2})])) == [[b"3"]]
 
 
+@pytest.mark.parametrize("bad", ["SELECT nowhere.nothing", "SELECT WHERE FROM"])
 def test_of_those_in_one_message_only_what_is_refused_is_unpredictable(
-    prepared: PreparedStatements,
+    prepared: PreparedStatements, bad: str
 ) -> None:
     def calls() -> Iterator[Call]:
-        yield prepared.call("SELECT 7 AS seven", {})
-        yield prepared.call("SELECT nowhere.nothing", {})
+        yield prepared.call(f"SELECT 7 AS seven /* {bad} */", {})
+        yield prepared.call(bad, {})
 
     with pytest.raises(Unpredictable):
         prepared.run([*calls()])

@@ -22,7 +22,7 @@ from ...protocol.status import (
     Timing,
     WriterFigures,
 )
-from ...store.api import OptimisticCounts, StoreAway
+from ...store.api import StoreAway
 from ..engine import Engine
 from . import health as checks
 
@@ -212,11 +212,11 @@ def _store(engine: Engine, seen: Overview | None) -> list[Family]:
     ]
 
 
-def _optimistic(counts: OptimisticCounts) -> list[Family]:
+def _optimistic(figures: OptimisticFigures) -> list[Family]:
     return [
-        _counter("optimistic_commits_total", "Commits tried without the turn.", counts.tries),
-        _counter("optimistic_conflicts_total", "Tries that were repeated.", counts.conflicts),
-        _counter("requests_in_turn_total", "Requests that had the turn.", counts.in_turn),
+        _counter("optimistic_commits_total", "Commits tried without the turn.", figures.tries),
+        _counter("optimistic_conflicts_total", "Tries that were repeated.", figures.conflicts),
+        _counter("requests_in_turn_total", "Requests that had the turn.", figures.in_turn),
     ]
 
 
@@ -304,9 +304,7 @@ def writer(engine: Engine) -> WriterFigures:
         batch_p95=load.batches.quantile(0.95),
         batch_max=load.batches.max,
         commit=_timing(load.commits),
-        optimistic=OptimisticFigures(**msgspec.structs.asdict(load.optimistic))
-        if load.optimistic
-        else None,
+        optimistic=load.optimistic,
     )
 
 

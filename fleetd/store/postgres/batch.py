@@ -38,10 +38,10 @@ from .lost_commits import END
 _LOCK = "pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), {}))"
 _TURN = _LOCK.format(0)
 LOCK = f"SELECT {_TURN} AS locked"
-# Who waits for a lock for a second looks for deadlocks, with all locks of the server held. With n
-# in one queue that takes n * n * n steps, and with hundreds nobody gets on. So each daemon waits in
-# one of so many queues, in its order, and only the first of each waits for the turn. No two of the
-# first daemons share one while they are connected; each later one joins one, by its machine's hash.
+# After waiting for a lock for a second, PostgreSQL looks for deadlocks and holds all locks of the
+# server. With n waiters for one lock that takes n * n * n steps, and hundreds stop the server. So a
+# daemon first waits in one of these queues, and only the first of each queue waits for the turn. No
+# two of the first daemons share a queue while they are connected. Later ones join one, by a hash.
 QUEUES = 32
 _OWN_QUEUE = "pg_try_advisory_lock(hashtextextended('fleetd queue ' || current_schema(), each))"
 _CLAIM_QUEUE = (

@@ -38,15 +38,14 @@ T = TypeVar("T")
 TIMEOUT_S = 9.0
 # What the server allows a statement, for whom nothing else was agreed.
 STATEMENT_MS = 8_000
-# What it allows the wait for a table that somebody has locked, and for each of the two locks that
-# are the fleet's turn, and for both: that wait is as long as the queue, and who leaves the queue is
-# last the next time.
+# The longest wait for a table that another program has locked.
 TABLE_MS = 6_000
+# The longest wait for a queue, for the turn, and for both. A wait is as long as the queue, and a
+# daemon that gives up comes back as the last.
 LOCK_MS = 30_000
 TURN_MS = 2 * LOCK_MS
 HURRIED_S = 2.0
-# A daemon that has nothing else to do asks its server as often as that: it looks at the fleet's
-# clock, and misses a server that went without a word.
+# How often an idle daemon asks its server for the time. Without an answer the server is gone.
 HEARTBEAT_S = 10.0
 # How often somebody who waits looks at whether he may still.
 _POLL_S = 0.25

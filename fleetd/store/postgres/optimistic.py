@@ -16,7 +16,8 @@ from psycopg.pq.abc import PGresult
 
 from ...domain.core.assigned import Assigned, Counter, Unpredictable, with_numbers
 from ...domain.core.tx import Execute
-from ..api import Optimistic, OptimisticCounts
+from ...protocol.status import OptimisticFigures
+from ..api import Optimistic
 from ..worker_thread import Job
 from . import batch
 from .connection import STATEMENT_MS, TURN_MS, ServerConnection
@@ -28,9 +29,9 @@ from .speculation import Corrections, Script, Speculation
 ROUNDS = 3
 # Of more in one message the others would wait for long.
 TOGETHER = 32
-# A rule knows the time of its run. Where the turn comes later than that, the rule runs again, and
-# is not late a second time: with hundreds of machines in the queue, all would be. Where the one
-# before waited long, twice as long counts as in time, up to a limit.
+# A rule knows when it ran. If its turn comes later than this, the rule runs again, and the second
+# time no wait is too long: with hundreds of machines in the queue, all would be late. After a flush
+# that waited long, twice its wait is allowed, up to the limit below.
 IN_TIME_MS = 2_000
 CROWDED_MS = 10_000
 CONFLICT = "FL001"
@@ -151,9 +152,9 @@ class OptimisticCommits:
         self._was_late = False
 
     @property
-    def counts(self) -> OptimisticCounts:
+    def figures(self) -> OptimisticFigures:
         """Return how that went so far."""
-        return OptimisticCounts(self.flushes, self.conflicts, self.left)
+        return OptimisticFigures(tries=self.flushes, conflicts=self.conflicts, in_turn=self.left)
 
     def round(
         self,

@@ -15,8 +15,8 @@ from .migrate import migrate, version_of
 from .server_clock import ServerClock
 from .url import ServerAddress
 
-# Of the role's own processes only, which needs no privilege. One that began later got its number
-# from the kernel again, and another server has processes of its own.
+# Ends only a process of the same role, which needs no privilege. If it began later than the one
+# that was left, or the server was restarted or replaced, the number is another process's.
 _END = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE pid = %s AND extract(epoch FROM backend_start)::float8 <= %s"

@@ -48,8 +48,6 @@ def literal(value: Any, number: Number = no_number) -> str:
 def _plain(value: Any) -> str:
     """Return a value in which no number is missing."""
     # Most values are plain texts and numbers: a flush has some hundred of them.
-    if type(value) is str and value.isascii() and "\\" not in value and NUL not in value:
-        return "'" + value.replace("'", "''") + "'"
     if type(value) is int and value >= 0:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -57,12 +55,16 @@ def _plain(value: Any) -> str:
     if not isinstance(value, str | int | float):
         raise Unpredictable(f"a value of {type(value).__name__} has no literal")
     try:
+        if type(value) is str and "\\" not in value and NUL not in value:
+            if not value.isascii():
+                value.encode()
+            return "'" + value.replace("'", "''") + "'"
         return bytes(_written(value)).decode()
     except UnicodeEncodeError as error:
         raise Unpredictable("a text is no Unicode") from error
 
 
-# No parameter: it stands in the statement.
+# NULL is no parameter: the prepared statement has it.
 _NULL = "NULL"
 _TYPES = {
     str: "text",
@@ -201,7 +203,7 @@ class PreparedStatements:
         return results[before:]
 
     def _find_bad(self, keys: Iterable[_Key]) -> None:
-        """Prepare one after the other what could not be prepared together."""
+        """Prepare statements one by one; a syntax error fails the whole message, whoever has it."""
         for key in keys:
             self._given += 1
             name = f"fleet_{self._given}"

@@ -196,7 +196,7 @@ class PostgresStore:
             writer.most_waiting,
             writer.batches,
             self._committer.commits,
-            self._committer.optimistic.counts,
+            self._committer.optimistic.figures,
         )
 
     def from_wall(self, ms: int) -> int:
