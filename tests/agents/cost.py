@@ -96,7 +96,9 @@ def _tools(desk: Desk[Machine]) -> tuple[tuple[str, ...], dict[str, str]]:
     """
     assert fleetctl("mcp", "install", desk.cli.harness, "--yes").status == 0
     words = ("-c", "mcp_servers.fleet.required=true") if desk.cli.harness == "codex" else ()
-    return words, {"MCP_CONNECTION_NONBLOCKING": "0"}  # which only Claude Code reads
+    # Only Claude Code reads these; by itself it waits 5 s, and a busy machine takes longer.
+    waits = {"MCP_CONNECTION_NONBLOCKING": "0", "MCP_CONNECT_TIMEOUT_MS": "30000"}
+    return words, waits
 
 
 def _meets(desk: Desk[Machine]) -> None:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -101,14 +101,15 @@ class FleetMachine:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                client = Fleet(self.socket)
-                client.call_raw("mission.list", {"limit": 1})
+                with ExitStack() as undo:
+                    client = undo.enter_context(Fleet(self.socket))
+                    client.call_raw("mission.list", {"limit": 1})
+                    undo.pop_all()
+                    return client
             except FleetError as error:
                 if time.monotonic() > deadline:
                     raise Red(f"{self.name} does not come back: {error}") from error
                 time.sleep(0.1)
-            else:
-                return client
 
 
 class FleetMachines:
