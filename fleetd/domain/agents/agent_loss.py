@@ -112,7 +112,7 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
 
 def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Lose an agent that nobody can watch and that has not said for long that it lives."""
-    rows = unheard_rows(tx, ctx, agent_id)
+    rows = unheard_rows(tx, ctx, " AND a.id = :id", id=agent_id)
     for row in rows:
         silent = duration(ctx.awake_ms - row["seen_awake_ms"])
         mark_lost(tx, ctx, row, f"no heartbeat for {silent}")

@@ -1,11 +1,11 @@
-"""Due work: what has come due by itself, and when to look again.
+"""Due work: what has come due by itself, for this machine to act on, and when to look again.
 
 The longest wait is the silence threshold, or the heartbeat of runs if that is shorter: nothing that
 happens after a look can come due sooner.
 """
 
 from ...protocol.records import Record
-from ..cluster.membership import UNBROKEN_MS, unreachable_params
+from ..cluster.membership import UNBROKEN_MS, looked_after, unreachable_params
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
@@ -25,21 +25,24 @@ class DueWork(Record, frozen=True, kw_only=True):
 
 # Before every boot: what an earlier one saw has a negative figure on the awake clock of this one.
 LONG_AGO = -(2**62)
+_MISSION, _AGENT = looked_after("m.machine"), looked_after("a.machine")
 # The oldest of each kind that still can come due; nearly always there is nothing else to know.
 _OLDEST = (
     # Since when this machine can be heard of; one that is out of touch will be from now on at best.
     "SELECT (SELECT CASE WHEN heard_awake_ms < :beaten THEN :awake ELSE since_awake_ms END"
     " FROM machines WHERE id = :machine) AS hearing,"
-    " (SELECT min(active_awake_ms) FROM missions WHERE status = 'in_progress'"
-    " AND silent = 0 AND active_awake_ms >= :active_from) AS active,"
+    " (SELECT min(m.active_awake_ms) FROM missions m WHERE m.status = 'in_progress'"
+    f" AND m.silent = 0 AND m.active_awake_ms >= :active_from AND {_MISSION}) AS active,"
     " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
     " AS called,"
-    " (SELECT min(briefed_awake_ms) FROM recoveries WHERE state <> 'resumed'"
-    " AND state = 'briefed') AS briefed,"
-    " (SELECT min(seen_awake_ms) FROM agents WHERE status <> 'gone' AND status = 'active'"
-    " AND pid IS NULL) AS seen,"
-    " (SELECT min(snapshot_awake_ms) FROM runs WHERE status = 'in_progress'"
-    " AND snapshot_awake_ms > :recorded_from) AS recorded"
+    " (SELECT min(r.briefed_awake_ms) FROM recoveries r JOIN missions m ON m.id = r.mission_id"
+    f" WHERE r.state <> 'resumed' AND r.state = 'briefed' AND {_MISSION})"
+    " AS briefed,"
+    " (SELECT min(a.seen_awake_ms) FROM agents a WHERE a.status <> 'gone' AND a.status = 'active'"
+    f" AND a.pid IS NULL AND {_AGENT}) AS seen,"
+    " (SELECT min(r.snapshot_awake_ms) FROM runs r JOIN agents a ON a.id = r.agent_id"
+    " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms > :recorded_from"
+    " AND a.machine = :machine) AS recorded"
 )
 
 
@@ -56,16 +59,17 @@ def due_work(tx: Tx, ctx: Context, hearing_since_ms: int) -> DueWork:
     silent_at_all = _past(ctx, oldest["active"], limit)
     beats = _past(ctx, oldest["recorded"], INTERVAL_MS - 1)
     if silent_at_all:
-        silent = silent_rows(tx, ctx, limit, " AND m.silent = 0")
+        silent = silent_rows(tx, ctx, limit, f" AND m.silent = 0 AND {_MISSION}")
     if _past(ctx, oldest["briefed"], limit):
         doubtful = tx.all(
             "SELECT r.id FROM recoveries r JOIN missions m ON m.id = r.mission_id"
             " WHERE r.state <> 'resumed' AND r.state = 'briefed' AND r.briefed_awake_ms < :before"
-            " AND m.status = 'in_progress'",
+            f" AND m.status = 'in_progress' AND {_MISSION}",
             before=ctx.awake_ms - limit,
+            **unreachable_params(ctx),
         )
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
-        unheard = unheard_rows(tx, ctx)
+        unheard = unheard_rows(tx, ctx, f" AND {_AGENT}")
     if beats:
         unrecorded = due_runs(tx, ctx)
     if silent_at_all or beats:

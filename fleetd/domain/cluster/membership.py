@@ -29,6 +29,7 @@ LEFT_MS = 300_000
 # Who did not beat for so long could not hear the others beat either; and who beats again has said
 # by then what waited on its machine until the store could be reached.
 UNBROKEN_MS = 3 * HEARTBEAT_MS
+_AT_WORK = "status = 'here' AND heard_awake_ms >= :beaten"
 _LISTED = "status <> 'lost' OR heard_at >= :old"
 
 
@@ -261,8 +262,25 @@ def unreachable(agent: str) -> str:
     )
 
 
+def looked_after(machine: str) -> str:
+    """Return SQL that asks whether what is of a machine, a column, is this one's to act on.
+
+    Each machine acts on what is its own. What is of machines that are not at work, the first of
+    those that are acts on: if all did, all would want to write in the same moment.
+    ``unreachable_params`` has the parameters.
+    """
+    return (
+        f"(CAST(:machine AS TEXT) = '' OR {machine} = :machine"
+        f" OR (:machine = (SELECT min(id) FROM machines WHERE {_AT_WORK})"
+        f" AND {machine} NOT IN (SELECT id FROM machines WHERE {_AT_WORK})))"
+    )
+
+
 def unreachable_params(ctx: Context) -> dict[str, Any]:
-    """Return the parameters of ``unreachable``; a machine by itself has nobody to wait for."""
+    """Return the parameters of ``unreachable`` and ``looked_after``.
+
+    A machine by itself has nobody to wait for, and nobody to leave anything to.
+    """
     return {"machine": ctx.machine, "beaten": ctx.awake_ms - UNBROKEN_MS}
 
 

@@ -197,8 +197,8 @@ def recovery_detect(tx: Tx, ctx: Context, request: RecoveryDetect) -> Detection:
     return detect(tx, ctx, mission_id, asked, waiting=asked is None)
 
 
-def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
-    """Return the agents, or the one, of which nobody has heard for too long.
+def unheard_rows(tx: Tx, ctx: Context, also: str = "", **params: Any) -> list[Row]:
+    """Return the agents of which nobody has heard for too long; ``also`` narrows the query further.
 
     While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak. Nor
     can it be heard while its machine is not; for so long after that, too, it is not missed.
@@ -210,12 +210,11 @@ def unheard_rows(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]
         " JOIN sessions s ON s.agent_id = c.agent_id"
         " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
         f" AND NOT {unreachable('a')} AND NOT EXISTS (SELECT 1 FROM machines m"
-        " WHERE m.id = a.machine AND m.since_awake_ms >= :before)"
-        + (" AND a.id = :id" if agent_id else ""),
-        id=agent_id,
+        f" WHERE m.id = a.machine AND m.since_awake_ms >= :before){also}",
         before=ctx.awake_ms - UNHEARD_MS,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
         **unreachable_params(ctx),
+        **params,
     )
 
 

@@ -50,6 +50,7 @@ REVIEWED = {
         "' AND id = :id' if machine else ''",
         "agent",
         "living",
+        "machine",
     },
     "domain/core/event_log": {"holds", "rows", "seen"},
     "domain/core/history": {
@@ -108,7 +109,9 @@ REVIEWED = {
         "which",
     },
     "domain/events/streams": {"each", "mine", "name", "order", "where"},
-    "domain/liveness/silence": {"beside", "column", "most", "unreachable('a')", "table", "where"},
+    "domain/liveness/silence": {
+        *("also", "beside", "column", "most", "unreachable('a')", "table", "where"),
+    },
     "domain/locks/leases": {
         "each",
         "inside_of('path', paths)",
@@ -207,6 +210,7 @@ REVIEWED = {
     "store/sqlite/kept_sorties": {"what", "whose"},
     "store/sqlite/migrate": {"number"},
     "store/transfer/copy": {"table.name"},
+    "store/transfer/postgres_side": {"kept", "key", "sequence", "table.name"},
     "store/transfer/sqlite_side": {
         "', '.join(table.columns)",
         "', '.join(table.key)",

@@ -34,7 +34,7 @@ from tests.support import shared_store
 from tests.support.fleet import MINUTE, SECOND, Clock, opened
 from tests.support.hook_sessions import Window
 
-NORTH, SOUTH = "0000000000000001", "0000000000000002"
+EAST, NORTH, SOUTH = (f"{number:016}" for number in range(3))
 
 
 @pytest.fixture
@@ -446,6 +446,64 @@ async def test_who_was_briefed_may_have_gone_on_meanwhile(machines):
     await scan(north, south)
 
     assert len(await north.events(mission, "recovery_unconfirmed")) == 1
+
+
+async def due(fleet):
+    """Return the silent missions that a machine would act on, and how many recoveries."""
+    found = await fleet.engine.read(due_work, fleet.engine.awake_since_ms)
+    return found.missions, len(found.recoveries)
+
+
+async def test_each_machine_acts_on_what_is_its_own(machines):
+    north, south = machines
+    northern, southern = await north.mission(), await south.mission()
+    await settle_in(north, south)
+    await pass_by(10 * MINUTE, north, south)
+
+    assert await due(north) == ([northern.id], 0)
+    assert await due(south) == ([southern.id], 0)
+    await scan(south)
+    assert [await compacted(north, each) for each in (northern, southern)] == [0, 1]
+    await scan(north)
+    assert [await compacted(north, each) for each in (northern, southern)] == [1, 1]
+
+
+async def test_the_first_machine_at_work_acts_on_what_is_of_one_that_is_not(machines, tmp_path):
+    north, south = machines
+    async with opened(
+        tmp_path / "0", clock=north.clock, machine=EAST, database=tmp_path / "shared.db"
+    ) as east:
+        mission, recovered = await south.mission(), await south.mission()
+        await south.agents(recovered, "spec-1")
+        await south.checkpoint(recovered)
+        await south.restore(mission_id=recovered.id, agent_id="spec-1")
+        await settle_in(east, north, south)
+        await south.engine.write(membership.leave_cluster)
+        north.clock.pass_by(10 * MINUTE)
+        for fleet in (east, north):
+            await beat(fleet)
+
+        assert await due(east) == ([mission.id], 1)
+        assert await due(north) == ([], 0)
+        north.clock.pass_by(UNBROKEN_MS + 1)
+        await beat(north)  # the other one ended
+        assert await due(north) == ([mission.id], 1)
+        assert await due(east) == ([], 0)
+
+
+async def test_agents_without_a_process_are_missed_by_their_own_machine(machines):
+    north, south = machines
+    mission = await north.mission()
+    await south.agents(mission, "spec-1")
+    await settle_in(north, south)
+    await pass_by(10 * MINUTE, north, south)
+
+    found = [
+        (await each.engine.read(due_work, each.engine.awake_since_ms)).agents
+        for each in (north, south)
+    ]
+
+    assert found == [[], ["spec-1"]]
 
 
 async def test_how_soon_to_look_again_heeds_what_was_not_judged(machines):
