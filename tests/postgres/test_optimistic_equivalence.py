@@ -145,6 +145,8 @@ class Three:
                 name: ordered(fleet.sql(f"SELECT * FROM {name}")) for name in ALIKE
             }
             tables["search"] = ordered(fleet.sql(INDEX))
+            # They are in the same order, but what was rolled back has had numbers, too.
+            tables["hook_deliveries"].sort(key=lambda row: row.pop("seq"))
             tables["tallies"] = [r for r in tables["tallies"] if r["number"]]
             tables["counters"] = [r for r in tables["counters"] if r["name"] == "fencing"]
             found.append(tables)

@@ -1,5 +1,6 @@
 """A store goes to a server and back: every row is there, and what belongs to a place stays."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fleetd.protocol.requests.agent import AgentList
 from fleetd.protocol.requests.attention import AttentionList
 from fleetd.protocol.requests.checkpoint import CheckpointGet, CheckpointVerify
 from fleetd.protocol.requests.event import EventList
+from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.lock import LockAcquire
 from fleetd.protocol.requests.message import MessageList
 from fleetd.protocol.requests.search import SearchQuery
@@ -36,6 +38,12 @@ from tests.support.fleet import MINUTE, Clock, Fleet, opened
 from tests.support.postgres_server import LocalPostgres, run_sql
 
 OTHER = "feedfeedfeedfeed"
+
+
+def hook(delivery: str) -> HookDeliver:
+    """Return a hook of a session of its own."""
+    payload = {"session_id": delivery, "hook_event_name": "SessionStart", "cwd": "/srv"}
+    return HookDeliver(delivery, "claude", json.dumps(payload))
 
 
 class Moving:
@@ -210,16 +218,33 @@ async def test_numbers_go_on_above_those_that_were_given_out(moving: Moving) -> 
     # The last ones of the log are gone: their numbers must not come again.
     moving.at_home("DELETE FROM events WHERE seq > 5")
     moving.at_home("INSERT INTO sqlite_sequence VALUES ('lock_waits', 900)")
+    moving.at_home("INSERT INTO sqlite_sequence VALUES ('hook_deliveries', 700)")
     (moving.database.parent / "squawk.db-mark").unlink(missing_ok=True)
     moving.there()
     async with moving.shared() as fleet:
         await fleet.mission()
         assert min(e.seq for e in await fleet.events() if e.seq > 5) == end + 1
+        await fleet.do(hook("delivery"))
     assert moving.sql("SELECT value FROM counters WHERE name = 'lock_waits'") == [{"value": 900}]
+    (delivery,) = moving.sql("SELECT seq FROM hook_deliveries WHERE id = 'delivery'")
+    assert delivery["seq"] > 700
     moving.back()
     async with moving.local() as fleet:
-        kept = moving.at_home("SELECT seq FROM sqlite_sequence WHERE name = 'lock_waits'")
-        assert kept == [{"seq": 900}]
+        kept = moving.at_home("SELECT name, seq FROM sqlite_sequence WHERE name <> 'events'")
+        numbers = {row["name"]: row["seq"] for row in kept}
+        assert numbers == {"lock_waits": 900, "hook_deliveries": delivery["seq"]}
+
+
+async def test_a_store_that_was_moved_back_can_be_moved_again(moving: Moving) -> None:
+    for number in (1, 2):
+        async with moving.local() as fleet:
+            await fleet.do(hook(f"home-{number}"))
+        assert moving.there().same
+        async with moving.shared() as fleet:
+            await fleet.do(hook(f"there-{number}"))
+        assert moving.back().same
+    found = moving.at_home("SELECT id FROM hook_deliveries ORDER BY seq")
+    assert [row["id"] for row in found] == ["home-1", "there-1", "home-2", "there-2"]
 
 
 async def test_checksums_that_were_made_with_a_nul_are_made_anew(moving: Moving) -> None:

@@ -34,6 +34,9 @@ BEGIN
         AND relname <> 'schema_version'
     LOOP
         EXECUTE 'DELETE FROM ' || each;
+        IF EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = each AND attidentity <> '') THEN
+            EXECUTE 'ALTER TABLE ' || each || ' ALTER COLUMN seq RESTART';
+        END IF;
     END LOOP;
 END $$
 """
@@ -56,6 +59,11 @@ def _planted(match: re.Match[str]) -> str:
     )
 
 
+# Rows are put in with their numbers: others follow.
+_NUMBER_ON = (
+    "SELECT setval(pg_get_serial_sequence('hook_deliveries', 'seq'),"
+    " (SELECT max(seq) FROM hook_deliveries))"
+)
 # The server makes these columns of others itself.
 _GENERATED = frozenset(("words_index",))
 
@@ -115,6 +123,7 @@ class _Schemas:
                     values = ", ".join(f"%({name})s" for name in row)
                     insert = f"INSERT INTO {table} ({names}) VALUES ({values})"
                     self._connection.execute(insert.encode(), row)
+            self._connection.execute(_NUMBER_ON.encode())
 
     def release(self) -> None:
         """Give back, without any row, what the homes of a test had."""
@@ -142,8 +151,9 @@ class _Schemas:
         from fleetd.store.postgres.connection import adapt
 
         if self._connection is None:
+            # Nothing is prepared: the types of one schema are not those of another.
             self._connection = psycopg.connect(
-                SERVER, autocommit=True, row_factory=psycopg.rows.dict_row
+                SERVER, autocommit=True, row_factory=psycopg.rows.dict_row, prepare_threshold=None
             )
             atexit.register(self._connection.close)
             adapt(self._connection)

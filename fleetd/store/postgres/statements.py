@@ -108,11 +108,7 @@ class Call:
         self._name = name
         self._arguments = [_argument(each) for each in values if each is not None]
         if expected is not None:
-            told = _argument(expected)
-            # A plain literal takes the type that is wanted.
-            self._arguments.append(
-                told if isinstance(told, str) else lambda number: f"({told(number)})::jsonb"
-            )
+            self._arguments.append(_argument(expected))
         self.size = sum([len(each) for each in values if isinstance(each, str)])
         self.size += len(expected or "")
 
@@ -151,7 +147,7 @@ class PreparedStatements:
     def call(self, sql: str, params: Row, form: str = "SQL", expected: str | None = None) -> Call:
         """Return a statement with its parameters, for ``run`` or to be sent after ``prepare``.
 
-        In ``form``, SQL stands for the statement and EXPECTED for a parameter of JSON.
+        In ``form``, SQL stands for the statement and EXPECTED for a text, which is JSON.
         Raises Unpredictable for a statement that the server does not take by name.
         """
         values = tuple([params[name] for name in numbered(sql)[1]])
@@ -229,7 +225,7 @@ def _prepare(name: str, key: _Key) -> str:
         places[parameter] = _NULL if kind == _NULL else f"${len(declared)}"
     text = PART.sub(lambda part: places[part[1]] if part[1] else part[0], sql)
     if "EXPECTED" in form:
-        declared.append("jsonb")
+        declared.append("text")
         form = form.replace("EXPECTED", f"${len(declared)}")
     given = f" ({', '.join(declared)})" if declared else ""
     return f"PREPARE {name}{given} AS {form.replace('SQL', text)}"

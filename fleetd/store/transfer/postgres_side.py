@@ -34,6 +34,10 @@ _AT_WORK = (
     "SELECT name FROM machines WHERE status = 'here' AND id <> %s AND heard_awake_ms >"
     " (extract(epoch FROM clock_timestamp()) * 1000)::bigint - %s ORDER BY name"
 )
+_SEQUENCE = (
+    "SELECT pg_get_serial_sequence(table_name, column_name) FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND table_name = %s AND is_identity = 'YES'"
+)
 
 
 class PostgresSide:
@@ -74,6 +78,8 @@ class PostgresSide:
                 self._connection.execute(
                     sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name))
                 )
+                if self._sequence(table.name) is not None:
+                    self._restart(table.name, 1)
 
     @contextlib.contextmanager
     def _silent(self, tables: Iterable[Table]) -> Iterator[None]:
@@ -92,21 +98,39 @@ class PostgresSide:
         return {table.name: self._number(table) for table in numbered}
 
     def _number(self, table: Table) -> int:
-        query = sql.SQL(
-            "SELECT greatest((SELECT max({}) FROM {}),"
-            " (SELECT value FROM counters WHERE name = {}), 0)"
-        ).format(_names(table.key), sql.Identifier(table.name), sql.Literal(table.name))
+        if (sequence := self._sequence(table.name)) is not None:
+            kept = f"SELECT last_value - (NOT is_called)::int FROM {sequence}"
+        else:
+            kept = f"SELECT value FROM counters WHERE name = '{table.name}'"
+        (key,) = table.key
+        query = f"SELECT greatest((SELECT max({key}) FROM {table.name}), ({kept}), 0)".encode()
         row = self._connection.execute(query).fetchone()
         return int(row[0]) if row else 0
 
     def count_on(self, numbers: dict[str, int]) -> None:
         """Have numbers go on above those that were given out."""
         for name, number in numbers.items():
+            if self._sequence(name) is not None:
+                self._restart(name, number + 1)
+                continue
             self._connection.execute(
                 "INSERT INTO counters (name, value) VALUES (%s, %s)"
                 " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                 (name, number),
             )
+
+    def _sequence(self, table: str) -> str | None:
+        """Return what numbers the rows of a table, None where the rules or a trigger do."""
+        row = self._connection.execute(_SEQUENCE, (table,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _restart(self, table: str, number: int) -> None:
+        """Have the next row of a table with a sequence get a number, if this is committed."""
+        self._connection.execute(
+            sql.SQL("ALTER TABLE {} ALTER COLUMN seq RESTART WITH {}").format(
+                sql.Identifier(table), sql.Literal(number)
+            )
+        )
 
     def commit(self) -> None:
         """Make what was done last."""
