@@ -41,6 +41,39 @@ def test_it_is_the_servers_clock(postgres: LocalPostgres) -> None:
     assert clock.uptime().boot_id == "shared"
 
 
+@pytest.mark.parametrize(
+    ("took_ms", "asked", "ahead_ms"),
+    [([4, 0, 0], 1, 102), ([9, 30, 2], 3, 101), ([9, 6, 30], 3, 103)],
+)
+def test_a_server_that_answers_quickly_is_asked_once(
+    own: Own, monkeypatch: pytest.MonkeyPatch, took_ms: list[int], asked: int, ahead_ms: int
+) -> None:
+    """Here it answers when it has read its clock, 100 ms ahead of what ours was when it was asked.
+
+    Half of the time that an answer took is taken for the time that the question took.
+    """
+    now_ns, took, asking = [0], iter(took_ms), 0
+
+    class Line:
+        def execute(self, _: bytes) -> "Line":
+            nonlocal asking
+            asking += 1
+            self._read_ms = now_ns[0] // 1_000_000 + 100
+            self._read_ms += (delay := next(took))
+            now_ns[0] += delay * 1_000_000
+            return self
+
+        def fetchone(self) -> tuple[int]:
+            return (self._read_ms,)
+
+    monkeypatch.setattr(server_clock.time, "clock_gettime_ns", lambda _: now_ns[0])
+    clock = ServerClock()
+
+    clock.ask(Line())  # type: ignore[arg-type]
+
+    assert (asking, clock.now_ms() - own.ms) == (asked, ahead_ms)
+
+
 def test_it_runs_on_by_a_clock_that_nobody_steps(own: Own) -> None:
     clock = ServerClock()
     clock.set(5_000)

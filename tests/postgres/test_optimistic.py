@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from fleetd.domain.cluster.membership import HEARTBEAT_MS
 from fleetd.domain.core import assigned
 from fleetd.domain.core.assigned import Assigned, Unpredictable, encode_json
 from fleetd.domain.core.text import SIGN_OF_NUL
 from fleetd.domain.core.tx import Ring, Tx
 from fleetd.engine.hooks.training import training_hooks
+from fleetd.engine.jobs.cluster import heartbeat
 from fleetd.protocol.errors import InvalidState, Unavailable
 from fleetd.protocol.records import Mission
 from fleetd.protocol.requests.agent import AgentList
@@ -201,6 +203,27 @@ async def test_a_warm_request_takes_two_messages_and_none_in_the_turn(
             trips.sent = trips.held = 0
             await act()
         assert (trips.sent, trips.held) == (2 + ASKS_AGAIN.get(name, 0), 0)
+
+
+async def test_a_heartbeat_that_misses_nobody_is_one_message(
+    postgres: LocalPostgres, database: str, tmp_path: Path, trips: Trips
+) -> None:
+    async with working(postgres.url(database), tmp_path) as work:
+        engine, clock = work.fleet.engine, work.fleet.clock
+        for _ in range(2 * SURE):
+            await heartbeat(engine)
+            clock.pass_by(HEARTBEAT_MS)
+        trips.sent = trips.held = 0
+        await heartbeat(engine)
+        assert (trips.sent, trips.held) == (1, 0)
+        run_sql(
+            postgres.url(database),
+            "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms,"
+            " since_awake_ms) VALUES ('x', 'x', 'here', '', '', 0, 0)",
+        )
+        await heartbeat(engine)
+        found = run_sql(postgres.url(database), "SELECT status FROM machines WHERE id = 'x'")
+        assert found == [{"status": "lost"}]
 
 
 # The others read columns of activity that they do not write.

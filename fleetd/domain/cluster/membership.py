@@ -30,6 +30,15 @@ LEFT_MS = 300_000
 # by then what waited on its machine until the store could be reached.
 UNBROKEN_MS = 3 * HEARTBEAT_MS
 _AT_WORK = "status = 'here' AND heard_awake_ms >= :beaten"
+# The machines that are to be counted as lost.
+_OVERDUE = (
+    "((status = 'here' AND heard_awake_ms < :here) OR (status = 'left' AND heard_awake_ms < :left))"
+)
+# Agents of machines that are lost, but for those that were seen elsewhere since.
+_STRANDED = (
+    "FROM machines m JOIN agents a ON a.machine = m.id WHERE m.status = 'lost'"
+    f" AND a.status <> 'gone' AND a.status IN {LIVING} AND a.seen_awake_ms < :lost"
+)
 _LISTED = "status <> 'lost' OR heard_at >= :old"
 
 
@@ -37,11 +46,12 @@ class HeartbeatResult(Record, frozen=True, kw_only=True):
     """Says whether the machine may have counted as lost, and with it its agents.
 
     ``overtaken_by`` is what a computer is called whose daemon beats by the same id: then this beat
-    did not count.
+    did not count. ``any_missing`` is whether ``find_lost`` may find anything.
     """
 
     was_lost: bool
     overtaken_by: str | None = None
+    any_missing: bool = False
 
 
 class IdHolder(Record, frozen=True, kw_only=True):
@@ -99,8 +109,16 @@ def heartbeat(
     )
     if before is not None and before["status"] == "lost":
         tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
+    # Asked here, what is nearly always so costs no message: a beat is one.
+    missing = tx.exists(
+        f"SELECT 1 AS missing WHERE EXISTS (SELECT 1 FROM machines WHERE {_OVERDUE})"
+        f" OR EXISTS (SELECT 1 {_STRANDED})",
+        **_limits(ctx),
+        lost=ctx.awake_ms - LOST_MS,
+    )
     # One that nobody knows may have been forgotten, and its agents are lost.
-    return HeartbeatResult(was_lost=before is None or before["status"] == "lost")
+    was_lost = before is None or before["status"] == "lost"
+    return HeartbeatResult(was_lost=was_lost, any_missing=missing)
 
 
 def with_id(name: str, machine: str) -> str:
@@ -177,14 +195,17 @@ def _judges(tx: Tx, ctx: Context) -> bool:
 
 def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
     return tx.all(
-        "SELECT * FROM machines WHERE ((status = 'here' AND heard_awake_ms < :here)"
-        " OR (status = 'left' AND heard_awake_ms < :left))"
+        f"SELECT * FROM machines WHERE {_OVERDUE}"
         + (" AND id = :id" if machine else "")
         + " ORDER BY id",
-        here=ctx.awake_ms - LOST_MS,
-        left=ctx.awake_ms - LEFT_MS,
+        **_limits(ctx),
         id=machine,
     )
+
+
+def _limits(ctx: Context) -> dict[str, int]:
+    """Return when machines that are here, and such as left, were heard of at the latest."""
+    return {"here": ctx.awake_ms - LOST_MS, "left": ctx.awake_ms - LEFT_MS}
 
 
 def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
@@ -209,12 +230,10 @@ def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[R
     One that was seen since then came back before its machine told.
     """
     return tx.all(
-        "SELECT a.*, m.name AS machine_name, m.heard_awake_ms FROM machines m"
-        " JOIN agents a ON a.machine = m.id WHERE m.status = 'lost'"
-        f" AND a.status <> 'gone' AND a.status IN {LIVING} AND a.seen_awake_ms < :before"
+        f"SELECT a.*, m.name AS machine_name, m.heard_awake_ms {_STRANDED}"
         + (" AND a.id = :agent" if agent_id else "")
         + " ORDER BY a.id",
-        before=ctx.awake_ms - LOST_MS,
+        lost=ctx.awake_ms - LOST_MS,
         agent=agent_id,
     )
 

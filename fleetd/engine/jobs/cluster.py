@@ -32,6 +32,8 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
         raise _id_in_use(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
         await check_processes(engine)
+    if not beaten.any_missing:
+        return
     missing = await engine.read(membership.find_lost)
     if missing.machines:
         await act(engine, membership.lose_machine, missing.machines)

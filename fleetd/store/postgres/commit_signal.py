@@ -207,7 +207,7 @@ class CommitSignal:
             connection.simple_query(b"; ".join(statements))
         if beat:
             return self._server.beat(connection)
-        return self._server.lost_commits.follow(connection) if look else 0
+        return self._server.lost_commits.follow(connection).end if look else 0
 
     def _overheard(self, pid: int) -> None:
         """Note that others have committed, on whatever thread; one hears oneself too."""

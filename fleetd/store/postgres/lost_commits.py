@@ -17,7 +17,7 @@ END = (
 )
 _POSITION = (
     f"SELECT (SELECT batch FROM writers WHERE machine = %s), {END},"
-    " (SELECT value FROM store_meta WHERE key = 'epoch')"
+    " (SELECT value FROM store_meta WHERE key = 'epoch'), (SELECT version FROM schema_version)"
 )
 
 
@@ -25,12 +25,14 @@ class CommitPosition(msgspec.Struct, frozen=True):
     """How far a server has come: this machine's last batch, the log's end, the epoch.
 
     ``own`` is the log's end after that batch: where the batch is, everything up to there is.
+    ``schema`` is the version of the schema, as far as it was asked for.
     """
 
     batch: int = 0
     end: int = 0
     epoch: str | None = None
     own: int = 0
+    schema: int = 0
 
 
 class LostCommitDetector:
@@ -86,18 +88,15 @@ class LostCommitDetector:
         return LostCommits(min(known.end, found.end), known.end, why)
 
     def _ask(self, connection: ServerConnection) -> CommitPosition:
-        batch, end, epoch = connection.execute(_POSITION, (self._machine,)).fetchone() or (
-            0,
-            0,
-            None,
-        )
-        return CommitPosition(batch or 0, end, epoch)
+        row = connection.execute(_POSITION, (self._machine,)).fetchone()
+        batch, end, epoch, schema = row or (0, 0, None, 0)
+        return CommitPosition(batch or 0, end, epoch, schema=schema or 0)
 
-    def follow(self, connection: ServerConnection) -> int:
-        """Keep up with what others commit, on a server that was looked at; return the log's end."""
+    def follow(self, connection: ServerConnection) -> CommitPosition:
+        """Keep up with what others commit, on a server that was looked at; return where it is."""
         found = self._ask(connection)
         self._advance(_of_others(found))
-        return found.end
+        return found
 
     def note(self, batch: int, end: int) -> None:
         """Note what this machine has committed."""

@@ -11,7 +11,7 @@ from . import batch, checks
 from .connection import Hurry, ServerConnection, connect, name_of, shown_version
 from .errors import ServerAway, as_away, schema_refusal, wrong_schema
 from .lost_commits import LostCommitDetector
-from .migrate import migrate, version_of
+from .migrate import migrate
 from .server_clock import ServerClock
 from .url import ServerAddress
 
@@ -145,11 +145,11 @@ class PostgresServer:
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.
         """
         self.clock.ask(connection)
-        end = self.lost_commits.follow(connection)
+        found = self.lost_commits.follow(connection)
         self._measure(connection)
-        if (found := version_of(connection)) != self.schema:
-            raise ServerAway("reading", wrong_schema(found, self.schema), final=True)
-        return end
+        if found.schema != self.schema:
+            raise ServerAway("reading", wrong_schema(found.schema, self.schema), final=True)
+        return found.end
 
     def _measure(self, connection: ServerConnection) -> None:
         """Look how large the database is, now and then: the server looks at every file of it."""

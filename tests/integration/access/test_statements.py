@@ -47,7 +47,6 @@ REVIEWED = {
     "domain/checkpoints/moments": {"_WHOLE", "inside_of('id', some)", "table"},
     "domain/cluster/membership": {
         "_LISTED",
-        "' AND id = :id' if machine else ''",
         "agent",
         "living",
         "machine",
