@@ -146,7 +146,9 @@ class Three:
             }
             tables["search"] = ordered(fleet.sql(INDEX))
             # They are in the same order, but what was rolled back has had numbers, too.
-            tables["hook_deliveries"].sort(key=lambda row: row.pop("seq"))
+            tables["hook_deliveries"].sort(key=lambda row: row["seq"])
+            for row in tables["hook_deliveries"]:
+                del row["seq"]
             tables["tallies"] = [r for r in tables["tallies"] if r["number"]]
             tables["counters"] = [r for r in tables["counters"] if r["name"] == "fencing"]
             found.append(tables)

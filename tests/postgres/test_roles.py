@@ -1,5 +1,6 @@
 """Daemons need no more than the rights that the script for roles gives them."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fleetd.engine.offline.migrate_store import MigrationEnds, check, move
+from fleetd.protocol.requests.hook import HookDeliver
 from fleetd.protocol.requests.mission import MissionComplete, MissionDelete
+from fleetd.store.machine_identity import machine_id
 from tests.support.fleet import opened
 from tests.support.postgres_server import SUPERUSER, LocalPostgres, run_sql
 from tests.support.processes import Daemon, fleetctl
@@ -90,6 +94,12 @@ async def test_a_days_work_needs_no_more_than_the_daemons_role_may(
         wrong = await fleet.engine.store.check()
         assert [each for each in wrong if " is off: " not in each] == []  # it is a test's server
         await fleet.do(MissionDelete(mission.id))
+        told = {"session_id": "s-1", "hook_event_name": "SessionStart", "cwd": str(tmp_path)}
+        await fleet.do(HookDeliver("delivery", "claude", json.dumps(told)))
+    data = tmp_path / "data"
+    back = MigrationEnds(daemons(ruled), data / "squawk.db", machine_id(data), there=False)
+    assert move(back, lambda *_: None).same
+    assert check(back, lambda *_: None).same
 
 
 @pytest.mark.parametrize("statement", DENIED)

@@ -1,11 +1,11 @@
-"""Due work: what has come due by itself, for this machine to act on, and when to look again.
+"""Due work: what has come due by itself, and when to look again.
 
 The longest wait is the silence threshold, or the heartbeat of runs if that is shorter: nothing that
 happens after a look can come due sooner.
 """
 
 from ...protocol.records import Record
-from ..cluster.membership import UNBROKEN_MS, looked_after, unreachable_params
+from ..cluster.membership import UNBROKEN_MS, ours_to_act_on, unreachable_params
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
@@ -25,56 +25,61 @@ class DueWork(Record, frozen=True, kw_only=True):
 
 # Before every boot: what an earlier one saw has a negative figure on the awake clock of this one.
 LONG_AGO = -(2**62)
-_MISSION, _AGENT = looked_after("m.machine"), looked_after("a.machine")
+_MISSION_IS_OURS, _AGENT_IS_OURS = ours_to_act_on("m.machine"), ours_to_act_on("a.machine")
 # The oldest of each kind that still can come due; nearly always there is nothing else to know.
 _OLDEST = (
     # Since when this machine can be heard of; one that is out of touch will be from now on at best.
     "SELECT (SELECT CASE WHEN heard_awake_ms < :beaten THEN :awake ELSE since_awake_ms END"
     " FROM machines WHERE id = :machine) AS hearing,"
     " (SELECT min(m.active_awake_ms) FROM missions m WHERE m.status = 'in_progress'"
-    f" AND m.silent = 0 AND m.active_awake_ms >= :active_from AND {_MISSION}) AS active,"
+    f" AND m.silent = 0 AND m.active_awake_ms >= :active_from AND {_MISSION_IS_OURS}) AS active,"
     " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
     " AS called,"
     " (SELECT min(r.briefed_awake_ms) FROM recoveries r JOIN missions m ON m.id = r.mission_id"
-    f" WHERE r.state <> 'resumed' AND r.state = 'briefed' AND {_MISSION})"
+    f" WHERE r.state <> 'resumed' AND r.state = 'briefed' AND {_MISSION_IS_OURS})"
     " AS briefed,"
     " (SELECT min(a.seen_awake_ms) FROM agents a WHERE a.status <> 'gone' AND a.status = 'active'"
-    f" AND a.pid IS NULL AND {_AGENT}) AS seen,"
-    " (SELECT min(r.snapshot_awake_ms) FROM runs r JOIN agents a ON a.id = r.agent_id"
-    " WHERE r.status = 'in_progress' AND r.snapshot_awake_ms > :recorded_from"
-    " AND a.machine = :machine) AS recorded"
+    f" AND a.pid IS NULL AND {_AGENT_IS_OURS}) AS seen,"
+    # One by one, the oldest first: the first that lives here will do.
+    " (SELECT min(r.snapshot_awake_ms) FROM runs r WHERE r.status = 'in_progress'"
+    " AND r.snapshot_awake_ms > :recorded_from"
+    " AND (SELECT a.machine FROM agents a WHERE a.id = r.agent_id) = :machine) AS recorded"
 )
 
 
-def due_work(tx: Tx, ctx: Context, hearing_since_ms: int) -> DueWork:
+def due_work(tx: Tx, ctx: Context, hearing_since_ms: int, *, only_ours: bool = False) -> DueWork:
     """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own.
 
+    With ``only_ours``, those that this machine is to act on (``ours_to_act_on``); else those of the
+    whole fleet, but for runs.
     ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
     while no daemon ran nobody could, nor while the store was away.
     """
     limit = ctx.config.detection.threshold_ms
-    oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO)
+    own = {"own": ctx.machine if only_ours else ""}
+    oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO, own)
     silent, doubtful, unheard, unrecorded = [], [], [], []
     hearing = max(hearing_since_ms, oldest["hearing"] or LONG_AGO)
     silent_at_all = _past(ctx, oldest["active"], limit)
     beats = _past(ctx, oldest["recorded"], INTERVAL_MS - 1)
     if silent_at_all:
-        silent = silent_rows(tx, ctx, limit, f" AND m.silent = 0 AND {_MISSION}")
+        silent = silent_rows(tx, ctx, limit, f" AND m.silent = 0 AND {_MISSION_IS_OURS}", **own)
     if _past(ctx, oldest["briefed"], limit):
         doubtful = tx.all(
             "SELECT r.id FROM recoveries r JOIN missions m ON m.id = r.mission_id"
             " WHERE r.state <> 'resumed' AND r.state = 'briefed' AND r.briefed_awake_ms < :before"
-            f" AND m.status = 'in_progress' AND {_MISSION}",
+            f" AND m.status = 'in_progress' AND {_MISSION_IS_OURS}",
             before=ctx.awake_ms - limit,
             **unreachable_params(ctx),
+            **own,
         )
     if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
-        unheard = unheard_rows(tx, ctx, f" AND {_AGENT}")
+        unheard = unheard_rows(tx, ctx, f" AND {_AGENT_IS_OURS}", **own)
     if beats:
         unrecorded = due_runs(tx, ctx)
     if silent_at_all or beats:
         # Those that are excused stay behind; the next to come due is younger.
-        oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - INTERVAL_MS)
+        oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - INTERVAL_MS, own)
     return DueWork(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],
@@ -84,7 +89,7 @@ def due_work(tx: Tx, ctx: Context, hearing_since_ms: int) -> DueWork:
     )
 
 
-def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
+def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int, own: dict[str, str]) -> Row:
     row = tx.one(
         _OLDEST,
         **unreachable_params(ctx),
@@ -92,6 +97,7 @@ def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int) -> Row:
         active_from=active_from,
         called_from=ctx.awake_ms - LONGEST_CALL_MS,
         recorded_from=recorded_from,
+        **own,
     )
     return row or {}
 

@@ -30,14 +30,15 @@ LEFT_MS = 300_000
 # by then what waited on its machine until the store could be reached.
 UNBROKEN_MS = 3 * HEARTBEAT_MS
 _AT_WORK = "status = 'here' AND heard_awake_ms >= :beaten"
+# Whether this machine, of those that can, is the one with the lowest id. If hundreds of machines
+# counted others as lost, each would want to write for each of them.
+_JUDGED_HERE = (
+    ":machine = (SELECT min(id) FROM machines WHERE status = 'here' AND heard_awake_ms >= :beaten"
+    " AND since_awake_ms <= :here)"
+)
 # The machines that are to be counted as lost.
 _OVERDUE = (
     "((status = 'here' AND heard_awake_ms < :here) OR (status = 'left' AND heard_awake_ms < :left))"
-)
-# Agents of machines that are lost, but for those that were seen elsewhere since.
-_STRANDED = (
-    "FROM machines m JOIN agents a ON a.machine = m.id WHERE m.status = 'lost'"
-    f" AND a.status <> 'gone' AND a.status IN {LIVING} AND a.seen_awake_ms < :lost"
 )
 _LISTED = "status <> 'lost' OR heard_at >= :old"
 
@@ -46,7 +47,7 @@ class HeartbeatResult(Record, frozen=True, kw_only=True):
     """Says whether the machine may have counted as lost, and with it its agents.
 
     ``overtaken_by`` is what a computer is called whose daemon beats by the same id: then this beat
-    did not count. ``any_missing`` is whether ``find_lost`` may find anything.
+    did not count. ``any_missing`` is whether this machine is to count another one as lost.
     """
 
     was_lost: bool
@@ -109,12 +110,9 @@ def heartbeat(
     )
     if before is not None and before["status"] == "lost":
         tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
-    # Asked here, what is nearly always so costs no message: a beat is one.
+    # Asked within the beat: nearly always nothing is missing, and then no other message is sent.
     missing = tx.exists(
-        f"SELECT 1 AS missing WHERE EXISTS (SELECT 1 FROM machines WHERE {_OVERDUE})"
-        f" OR EXISTS (SELECT 1 {_STRANDED})",
-        **_limits(ctx),
-        lost=ctx.awake_ms - LOST_MS,
+        f"SELECT 1 FROM machines WHERE {_JUDGED_HERE} AND {_OVERDUE} LIMIT 1", **_limits(ctx)
     )
     # One that nobody knows may have been forgotten, and its agents are lost.
     was_lost = before is None or before["status"] == "lost"
@@ -174,7 +172,8 @@ def leave_cluster(tx: Tx, ctx: Context) -> None:
 def find_lost(tx: Tx, ctx: Context) -> LostMachines:
     """Return machines to be counted as lost, and agents of lost ones that are not lost yet.
 
-    A machine that was itself out of touch until now misses nobody.
+    Only one machine finds any, of those that were in touch for as long as others have to be heard
+    of: when the database was away, nobody was, and the first to come back would miss all others.
     """
     if not _judges(tx, ctx):
         return LostMachines(machines=[], agents=[])
@@ -185,12 +184,8 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
 
 
 def _judges(tx: Tx, ctx: Context) -> bool:
-    """Whether this machine was itself in touch for as long as others have to be heard of.
-
-    When the database was away, nobody was: the first to come back would miss all others.
-    """
-    own = tx.one("SELECT * FROM machines WHERE id = :id AND status = 'here'", id=ctx.machine)
-    return own is not None and ctx.awake_ms - own["since_awake_ms"] >= LOST_MS
+    """Whether this machine is the one that counts others as lost."""
+    return tx.exists(f"SELECT 1 AS judges WHERE {_JUDGED_HERE}", **_limits(ctx))
 
 
 def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
@@ -203,9 +198,16 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
     )
 
 
-def _limits(ctx: Context) -> dict[str, int]:
-    """Return when machines that are here, and such as left, were heard of at the latest."""
-    return {"here": ctx.awake_ms - LOST_MS, "left": ctx.awake_ms - LEFT_MS}
+def _limits(ctx: Context) -> dict[str, Any]:
+    """Return the parameters of ``_OVERDUE`` and ``_JUDGED_HERE``.
+
+    They are times before which a machine that is here, or that left, counts as overdue.
+    """
+    return {
+        "here": ctx.awake_ms - LOST_MS,
+        "left": ctx.awake_ms - LEFT_MS,
+        **unreachable_params(ctx),
+    }
 
 
 def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
@@ -230,10 +232,12 @@ def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[R
     One that was seen since then came back before its machine told.
     """
     return tx.all(
-        f"SELECT a.*, m.name AS machine_name, m.heard_awake_ms {_STRANDED}"
+        "SELECT a.*, m.name AS machine_name, m.heard_awake_ms FROM machines m"
+        " JOIN agents a ON a.machine = m.id WHERE m.status = 'lost'"
+        f" AND a.status <> 'gone' AND a.status IN {LIVING} AND a.seen_awake_ms < :before"
         + (" AND a.id = :agent" if agent_id else "")
         + " ORDER BY a.id",
-        lost=ctx.awake_ms - LOST_MS,
+        before=ctx.awake_ms - LOST_MS,
         agent=agent_id,
     )
 
@@ -281,25 +285,22 @@ def unreachable(agent: str) -> str:
     )
 
 
-def looked_after(machine: str) -> str:
-    """Return SQL that asks whether what is of a machine, a column, is this one's to act on.
+def ours_to_act_on(machine: str) -> str:
+    """Return SQL that asks whether what is of a machine, a column, is for ``:own`` to act on.
 
-    Each machine acts on what is its own. What is of machines that are not at work, the first of
-    those that are acts on: if all did, all would want to write in the same moment.
-    ``unreachable_params`` has the parameters.
+    Each machine acts on what is its own. For machines that are not at work, the machine at work
+    with the lowest id acts: if all did, all would want to write at the same moment. ``''`` acts on
+    everything. ``unreachable_params`` has the other parameter.
     """
     return (
-        f"(CAST(:machine AS TEXT) = '' OR {machine} = :machine"
-        f" OR (:machine = (SELECT min(id) FROM machines WHERE {_AT_WORK})"
+        f"(CAST(:own AS TEXT) = '' OR {machine} = :own"
+        f" OR (:own = (SELECT min(id) FROM machines WHERE {_AT_WORK})"
         f" AND {machine} NOT IN (SELECT id FROM machines WHERE {_AT_WORK})))"
     )
 
 
 def unreachable_params(ctx: Context) -> dict[str, Any]:
-    """Return the parameters of ``unreachable`` and ``looked_after``.
-
-    A machine by itself has nobody to wait for, and nobody to leave anything to.
-    """
+    """Return the parameters of ``unreachable``; a machine by itself has nobody to wait for."""
     return {"machine": ctx.machine, "beaten": ctx.awake_ms - UNBROKEN_MS}
 
 

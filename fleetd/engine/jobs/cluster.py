@@ -21,10 +21,11 @@ log = logging.getLogger("fleetd")
 _LOOK_S = 1.0
 
 
-async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
+async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True) -> None:
     """Tell that this machine is here, then act on each thing that is missing.
 
     ``anew``: this machine was out of touch until now, and must look for its own agents first.
+    ``thorough`` also looks for agents of lost machines, whom another machine left as it ended.
     Raises StoreUnready once another daemon beats by this machine's id.
     """
     beaten = await _beat(engine)
@@ -32,7 +33,7 @@ async def heartbeat(engine: Engine, *, anew: bool = False) -> None:
         raise _id_in_use(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
         await check_processes(engine)
-    if not beaten.any_missing:
+    if not (beaten.any_missing or thorough):
         return
     missing = await engine.read(membership.find_lost)
     if missing.machines:

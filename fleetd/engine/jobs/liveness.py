@@ -17,16 +17,16 @@ T = TypeVar("T")
 log = logging.getLogger("fleetd")
 
 
-async def scan(engine: Engine) -> int:
+async def scan(engine: Engine, *, only_ours: bool = False) -> int:
     """Act on each thing that is due in a transaction of its own.
 
     One that cannot be dealt with must not keep the others waiting. Returns in how many ms to look
-    again.
+    again. A machine that looks by itself acts with ``only_ours``: hundreds do at the same moment.
     """
-    found = await engine.read(due_work, engine.awake_since_ms)
+    found = await engine.read(due_work, engine.awake_since_ms, only_ours=only_ours)
     if found.agents:
         await act(engine, agent_loss.lose_unheard, found.agents)
-        # A mission may have been excused by an agent that is lost now.
+        # A mission may have been excused by an agent that is lost now, whoever's it is.
         found = await engine.read(due_work, engine.awake_since_ms)
     await act(engine, state.begin_episode, found.missions)
     await act(engine, state.mark_unconfirmed, found.recoveries)

@@ -1,5 +1,6 @@
 """Timers: what happens by itself."""
 
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -35,6 +36,8 @@ ROOM_S = 60
 # Whoever asks rings; this is for a daemon that starts, and for clocks that were set.
 ASKS_S = 600
 FILES_S = 60
+# Every so many heartbeats also look for agents of machines that are lost already.
+THOROUGH = 6
 INDEX_S = 60
 
 
@@ -56,7 +59,8 @@ async def scan_liveness(engine: Engine) -> None:
     """Look for silences, those of the time before this start too, whenever one can be due."""
     while True:
         await _admitted(engine, "silence")
-        pause_s = await _retry(engine, "ActivityScan", partial(scan, engine), "silence") / 1000
+        look = partial(scan, engine, only_ours=True)
+        pause_s = await _retry(engine, "ActivityScan", look, "silence") / 1000
         engine.timer_health.beat("silence", pause_s + ROUND_S)
         await _sleep(engine, pause_s)
 
@@ -153,20 +157,20 @@ async def send_heartbeats(engine: Engine) -> None:
     When the store comes back, which rings ``engine.store_back``, at once: every machine waits then.
     """
     anew = True
-    while True:
+    for number in itertools.count():
         returned = engine.store_back.ticket()
         engine.timer_health.beat("machines", ROUND_S)
-        if await _beat(engine, anew=anew):
+        if await _beat(engine, anew=anew, thorough=anew or number % THOROUGH == 0):
             anew = False
         with trio.move_on_after(HEARTBEAT_MS / 1000):
             await returned.wait()
             anew = True
 
 
-async def _beat(engine: Engine, *, anew: bool) -> bool:
+async def _beat(engine: Engine, *, anew: bool, thorough: bool) -> bool:
     """Return whether it worked; that the store is away is told by the store itself."""
     try:
-        await heartbeat(engine, anew=anew)
+        await heartbeat(engine, anew=anew, thorough=thorough)
     except Unavailable:
         return False
     except StoreRefused:  # another daemon has this machine's id: this one ends

@@ -71,15 +71,14 @@ class PostgresSide:
                 copy.write_row(row)
 
     def empty(self, tables: Iterable[Table]) -> None:
-        """Remove every row, the last table first; no trigger hears of it."""
+        """Remove every row, the last table first, and number anew; no trigger hears of it."""
         last_first = list(tables)[::-1]
         with self._silent(last_first):
             for table in last_first:
                 self._connection.execute(
                     sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name))
                 )
-                if self._sequence(table.name) is not None:
-                    self._restart(table.name, 1)
+                self._number_from(table.name, 0)
 
     @contextlib.contextmanager
     def _silent(self, tables: Iterable[Table]) -> Iterator[None]:
@@ -99,7 +98,7 @@ class PostgresSide:
 
     def _number(self, table: Table) -> int:
         if (sequence := self._sequence(table.name)) is not None:
-            kept = f"SELECT last_value - (NOT is_called)::int FROM {sequence}"
+            kept = f"SELECT pg_sequence_last_value('{sequence}')"
         else:
             kept = f"SELECT value FROM counters WHERE name = '{table.name}'"
         (key,) = table.key
@@ -110,8 +109,7 @@ class PostgresSide:
     def count_on(self, numbers: dict[str, int]) -> None:
         """Have numbers go on above those that were given out."""
         for name, number in numbers.items():
-            if self._sequence(name) is not None:
-                self._restart(name, number + 1)
+            if self._number_from(name, number):
                 continue
             self._connection.execute(
                 "INSERT INTO counters (name, value) VALUES (%s, %s)"
@@ -124,13 +122,15 @@ class PostgresSide:
         row = self._connection.execute(_SEQUENCE, (table,)).fetchone()
         return None if row is None else str(row[0])
 
-    def _restart(self, table: str, number: int) -> None:
-        """Have the next row of a table with a sequence get a number, if this is committed."""
-        self._connection.execute(
-            sql.SQL("ALTER TABLE {} ALTER COLUMN seq RESTART WITH {}").format(
-                sql.Identifier(table), sql.Literal(number)
-            )
-        )
+    def _number_from(self, table: str, number: int) -> bool:
+        """Have the sequence of a table go on above a number; whether the table has one."""
+        sequence = self._sequence(table)
+        if sequence is not None:
+            # A restart makes a new file, so that a rollback takes back what is set in it, too.
+            self._connection.execute(f"ALTER SEQUENCE {sequence} RESTART".encode())
+            if number:
+                self._connection.execute("SELECT setval(%s, %s)", (sequence, number))
+        return sequence is not None
 
     def commit(self) -> None:
         """Make what was done last."""

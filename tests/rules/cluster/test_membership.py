@@ -138,11 +138,28 @@ async def test_of_several_that_miss_a_machine_one_loses_it(tmp_path, machines, c
         await beat(north)
         await beat(third)
         seen = [(await each.engine.read(membership.find_lost)).machines for each in (north, third)]
-        assert seen == [[SOUTH], [SOUTH]]
+        assert seen == [[SOUTH], []]
 
-        done = [await each.engine.write(membership.lose_machine, SOUTH) for each in (north, third)]
+        done = [await each.engine.write(membership.lose_machine, SOUTH) for each in (third, north)]
+        assert done == [False, True]
+        await pass_by(LOST_MS, third)
+        third.clock.pass_by(1)
+        await touch(third)
 
-    assert done == [True, False]
+        assert standing(third)[NORTH] == "lost"
+
+
+async def test_a_machine_that_has_just_come_keeps_no_other_from_missing_one(machines, tmp_path):
+    north, south = machines
+    async with opened(
+        tmp_path / "0", clock=north.clock, machine=EAST, database=tmp_path / "shared.db"
+    ) as east:
+        await settle_in(north, south)
+        await pass_by(LOST_MS - HEARTBEAT_MS, north)
+        await beat(east)
+        await pass_by(2 * HEARTBEAT_MS, north, east)
+
+        assert standing(north) == {EAST: "here", NORTH: "here", SOUTH: "lost"}
 
 
 async def test_who_was_out_of_touch_itself_misses_nobody(machines):
@@ -449,9 +466,15 @@ async def test_who_was_briefed_may_have_gone_on_meanwhile(machines):
 
 
 async def due(fleet):
-    """Return the silent missions that a machine would act on, and how many recoveries."""
-    found = await fleet.engine.read(due_work, fleet.engine.awake_since_ms)
-    return found.missions, len(found.recoveries)
+    """Return the missions, the number of recoveries and the agents that a machine acts on."""
+    since_ms = fleet.engine.awake_since_ms
+    found = await fleet.engine.read(due_work, since_ms, only_ours=True)
+    return found.missions, len(found.recoveries), found.agents
+
+
+async def look(fleet):
+    """Look for what is due as the timer of a machine does."""
+    await liveness.scan(fleet.engine, only_ours=True)
 
 
 async def test_each_machine_acts_on_what_is_its_own(machines):
@@ -460,11 +483,11 @@ async def test_each_machine_acts_on_what_is_its_own(machines):
     await settle_in(north, south)
     await pass_by(10 * MINUTE, north, south)
 
-    assert await due(north) == ([northern.id], 0)
-    assert await due(south) == ([southern.id], 0)
-    await scan(south)
+    assert await due(north) == ([northern.id], 0, [])
+    assert await due(south) == ([southern.id], 0, [])
+    await look(south)
     assert [await compacted(north, each) for each in (northern, southern)] == [0, 1]
-    await scan(north)
+    await look(north)
     assert [await compacted(north, each) for each in (northern, southern)] == [1, 1]
 
 
@@ -483,12 +506,12 @@ async def test_the_first_machine_at_work_acts_on_what_is_of_one_that_is_not(mach
         for fleet in (east, north):
             await beat(fleet)
 
-        assert await due(east) == ([mission.id], 1)
-        assert await due(north) == ([], 0)
+        assert await due(east) == ([mission.id], 1, [])
+        assert await due(north) == ([], 0, [])
         north.clock.pass_by(UNBROKEN_MS + 1)
         await beat(north)  # the other one ended
-        assert await due(north) == ([mission.id], 1)
-        assert await due(east) == ([], 0)
+        assert await due(north) == ([mission.id], 1, [])
+        assert await due(east) == ([], 0, [])
 
 
 async def test_agents_without_a_process_are_missed_by_their_own_machine(machines):
@@ -498,12 +521,41 @@ async def test_agents_without_a_process_are_missed_by_their_own_machine(machines
     await settle_in(north, south)
     await pass_by(10 * MINUTE, north, south)
 
-    found = [
-        (await each.engine.read(due_work, each.engine.awake_since_ms)).agents
-        for each in (north, south)
-    ]
+    assert [(await due(each))[2] for each in (north, south)] == [[], ["spec-1"]]
 
-    assert found == [[], ["spec-1"]]
+
+async def test_who_joins_a_silent_mission_of_another_machine_finds_it_silent(machines):
+    north, south = machines
+    mission = await north.mission()
+    await settle_in(north, south)
+    await pass_by(10 * MINUTE, north, south)
+
+    await south.agents(mission, "spec-1")
+
+    assert await compacted(south, mission) == 1
+
+
+async def test_the_end_of_a_process_ends_the_excuse_of_another_machines_mission(machines, mortal):
+    north, south = machines
+    mission = await north.mission()
+    await north.agents(mission, "spec-1")
+    process = mortal()
+    await start(south, mission, "spec-2", process)
+    # Whose agent runs is not silent, nor is one all of whose agents wait for their user.
+    for agent in ("spec-1", "spec-2"):
+        north.sql(f"UPDATE agents SET status = 'waiting' WHERE id = '{agent}'")
+    await settle_in(north, south)
+    await pass_by(10 * MINUTE, north, south)
+    await look(north)
+    assert await compacted(north, mission) == 0
+
+    process.kill()
+    process.wait()
+    started = south.sql("SELECT pid_started FROM agents WHERE id = 'spec-2'")[0]["pid_started"]
+    await liveness.process_ended(south.engine, WatchProcess("spec-2", process.pid, started))
+
+    assert await lost(south) == ["spec-2"]
+    assert await compacted(south, mission) == 1
 
 
 async def test_how_soon_to_look_again_heeds_what_was_not_judged(machines):
