@@ -453,10 +453,10 @@ async def test_the_timer_looks_neither_late_nor_all_the_time(
     looks = 0
     read = watched.engine.read
 
-    async def counted(rule: Any, *rest: Any) -> Any:
+    async def counted(rule: Any, *rest: Any, **named: Any) -> Any:
         nonlocal looks
         looks += rule is due_work
-        return await read(rule, *rest)
+        return await read(rule, *rest, **named)
 
     monkeypatch.setattr(watched.engine, "read", counted)
     window.process = (4_711, "then")

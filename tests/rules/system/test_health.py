@@ -205,7 +205,7 @@ async def test_timers_that_come_round_are_alive(
 async def test_a_silence_timer_that_hangs_is_a_reason_to_restart(
     fleet: Fleet, monkeypatch: Patch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    async def hang(*_: Any) -> None:
+    async def hang(*_: Any, **__: Any) -> None:
         await trio.sleep_forever()
 
     async with trio.open_nursery() as nursery:
