@@ -60,6 +60,7 @@ CONSTRAINTS = """
     FROM pg_constraint k JOIN pg_attribute a ON a.atttypid = k.contypid
     JOIN pg_class c ON c.oid = a.attrelid
     WHERE k.connamespace = current_schema()::regnamespace AND c.relkind = 'r'
+        AND k.contypid <> 0
 """
 INDEXES = """
     SELECT tablename || '.' || indexname AS thing, replace(regexp_replace(
