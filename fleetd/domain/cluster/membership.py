@@ -30,11 +30,10 @@ LEFT_MS = 300_000
 # by then what waited on its machine until the store could be reached.
 UNBROKEN_MS = 3 * HEARTBEAT_MS
 _AT_WORK = "status = 'here' AND heard_awake_ms >= :beaten"
-# Whether this machine, of those that can, is the one with the lowest id. If hundreds of machines
-# counted others as lost, each would want to write for each of them.
+# Whether this machine counts others as lost. It has the lowest id of those in touch for long
+# enough: if hundreds of machines did it, each would want to write for each that is lost.
 _JUDGED_HERE = (
-    ":machine = (SELECT min(id) FROM machines WHERE status = 'here' AND heard_awake_ms >= :beaten"
-    " AND since_awake_ms <= :here)"
+    f":machine = (SELECT min(id) FROM machines WHERE {_AT_WORK} AND since_awake_ms <= :here)"
 )
 # The machines that are to be counted as lost.
 _OVERDUE = (
@@ -172,8 +171,8 @@ def leave_cluster(tx: Tx, ctx: Context) -> None:
 def find_lost(tx: Tx, ctx: Context) -> LostMachines:
     """Return machines to be counted as lost, and agents of lost ones that are not lost yet.
 
-    Only one machine finds any, of those that were in touch for as long as others have to be heard
-    of: when the database was away, nobody was, and the first to come back would miss all others.
+    One machine finds them. It was itself in touch for as long as others have to be heard of: when
+    the database was away, nobody was, and the first to come back would miss all others.
     """
     if not _judges(tx, ctx):
         return LostMachines(machines=[], agents=[])
@@ -201,7 +200,7 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
 def _limits(ctx: Context) -> dict[str, Any]:
     """Return the parameters of ``_OVERDUE`` and ``_JUDGED_HERE``.
 
-    They are times before which a machine that is here, or that left, counts as overdue.
+    A machine that is ``here``, or that ``left``, is overdue if it was not heard of since that time.
     """
     return {
         "here": ctx.awake_ms - LOST_MS,

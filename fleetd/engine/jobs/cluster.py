@@ -25,7 +25,8 @@ async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True
     """Tell that this machine is here, then act on each thing that is missing.
 
     ``anew``: this machine was out of touch until now, and must look for its own agents first.
-    ``thorough`` also looks for agents of lost machines, whom another machine left as it ended.
+    ``thorough`` also looks at machines that are lost already: whoever counted one as lost may have
+    ended before its agents were lost, too.
     Raises StoreUnready once another daemon beats by this machine's id.
     """
     beaten = await _beat(engine)

@@ -11,7 +11,7 @@ BOOT = "shared"
 # Counts on while the machine sleeps, and nobody steps it.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _QUESTIONS = 3
-# An answer is off by half of its round trip at most.
+# A quicker answer is good enough: it is off by half of its round trip at most.
 _QUICK_MS = 5
 # A clock that is ahead goes at half its speed until it is not: it never goes back.
 _SLOWER = 2

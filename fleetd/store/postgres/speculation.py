@@ -42,7 +42,7 @@ from .shape import shape_of
 from .statements import Call, PreparedStatements, numbered
 
 _PREVIEW = "SELECT coalesce(json_agg(q), '[]')::text FROM (SQL) q"
-# Most rows are the same letter by letter. Only the others are compared by their values.
+# Most rows have the very text that was expected. Only the others are compared by their values.
 _UNLIKE = (
     "SELECT expect(found, EXPECTED::jsonb) FROM told WHERE coalesce(found::text, '[]') <> EXPECTED"
 )
