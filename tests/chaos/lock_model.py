@@ -58,12 +58,25 @@ class HeldLock:
 def after(held: HeldLock, op: Op) -> list[HeldLock]:
     """Return the states in which an operation can leave a lock; none when it cannot happen."""
     first, last = op.span
-    if op.act in _READS:
-        return _RULES[op.act](held, op, last)
+    rule = _RULES[op.act]
+    if _changes_nothing(held, op):
+        return [replace(each, now=held.now) for each in rule(replace(held, now=first), op, last)]
     now = max(held.now, first)
-    if now > last:
-        return []
-    return _RULES[op.act](replace(held, now=now), op, last)
+    return rule(replace(held, now=now), op, last) if now <= last else []
+
+
+def _changes_nothing(held: HeldLock, op: Op) -> bool:
+    """Whether the order of an operation is that of what it saw, whatever its time is.
+
+    Changes of a lock have rising times: each is stamped after it read what the last one left. Who
+    only looks may be stamped later than a change that comes after it. In a fleet, so may who is
+    refused, and whoever does something that is none of the lock's business: they are stamped before
+    their turn. A single daemon stamps them in their turn.
+    """
+    if op.act in ("valid", "invalid"):
+        return True
+    stranger = op.act == "touch" and held.agent != op.agent
+    return op.slack > 0 and (stranger or op.act in ("held", "refused"))
 
 
 def _living(held: HeldLock) -> list[HeldLock]:
@@ -128,14 +141,13 @@ def _end(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 
 
 def _refused(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    return [held] if held.lock_id != op.lock_id else _ended(held, last)
+    if held.lock_id != op.lock_id:
+        return [held]
+    return _invalid(held, op, last) if _changes_nothing(held, op) else _ended(held, last)
 
 
 def _valid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    first, _ = op.span
-    if held.token != op.token or held.most <= first:
-        return []
-    return [replace(held, least=max(held.least, first + 1))]
+    return _living(held) if held.token == op.token else []
 
 
 def _invalid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
@@ -158,9 +170,6 @@ def _touch(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     return [*longer, *over]
 
 
-# What is changed is stamped and then takes its turn; who only looks is stamped, and sees what has
-# had its turn. So a look may have a later time than a change that comes after it.
-_READS = ("valid", "invalid")
 _RULES = {
     "grant": _grant,
     "regrant": _regrant,

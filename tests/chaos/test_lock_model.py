@@ -141,10 +141,46 @@ def test_clocks_that_differ_a_little_explain_a_little() -> None:
 
 def test_what_a_holder_did_as_its_lease_ended_may_have_come_too_late() -> None:
     def ops(slack: int) -> list[Op]:
-        return [ONE, Op("touch", "one", 1_095, 1_103, 1_098, slack=slack), grant("two", 1_102, 2)]
+        return [ONE, Op("touch", "one", 1_095, 1_100, 1_098, slack=slack), grant("two", 1_102, 2)]
 
     assert unexplained(ops(1)) is not None
     assert unexplained(ops(2)) is None
+
+
+def test_who_is_refused_in_a_fleet_may_have_a_later_time_than_what_comes_after() -> None:
+    """A machine was told that a lease ends at 1,100, although its holder began to work at 1,050."""
+
+    def ops(slack: int) -> list[Op]:
+        return [
+            grant("one", 1_000, 1, slack=slack),
+            Op("touch", "one", 1_049, 1_091, 1_050, slack=slack),
+            seen("held", "two", 1_080, 1_085, 1, until=1_100, slack=slack),
+            seen("held", "three", 1_060, 1_090, 1, until=1_150, slack=slack),
+        ]
+
+    assert unexplained(ops(0)) is not None
+    assert unexplained(ops(1)) is None
+
+
+def test_who_holds_nothing_may_work_at_any_time_in_a_fleet() -> None:
+    def ops(slack: int) -> list[Op]:
+        return [
+            grant("one", 1_000, 1, slack=slack),
+            Op("touch", "two", 990, 1_091, 1_080, slack=slack),
+            Op("renew", "one", 1_019, 1_095, 1_020, "lck-1", 1, LEASE, slack=slack),
+            seen("held", "two", 1_092, 1_094, 1, until=1_100, slack=slack),
+            seen("held", "two", 1_096, 1_099, 1, until=1_120, slack=slack),
+        ]
+
+    assert unexplained(ops(0)) is not None
+    assert unexplained(ops(1)) is None
+
+
+@pytest.mark.parametrize("slack", [0, 5])
+def test_a_look_sees_what_was_changed_before_it_began(slack: int) -> None:
+    renewed = Op("renew", "one", 1_019, 1_025, 1_020, "lck-1", 1, LEASE, slack=slack)
+    late = seen("held", "two", 1_060, 1_061, 1, until=1_100, slack=slack)
+    assert unexplained([grant("one", 1_000, 1, slack=slack), renewed, late]) == late
 
 
 ACTS = ("grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch")
