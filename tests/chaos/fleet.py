@@ -334,7 +334,7 @@ CAMPAIGN = Campaign(
     long=600,
     planted={
         "no-lock": 15,
-        "no-compare": 15,
+        "no-compare": 45,
         "no-notify": 6,
         "run-twice": 60,
         "own-clock": 15,

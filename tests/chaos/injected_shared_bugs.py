@@ -56,7 +56,7 @@ def no_compare() -> None:
     """Commit what was decided before the turn, whatever others have done meanwhile."""
 
     def call(self: speculation.Speculation, step: speculation.Step) -> statements.Call:
-        time.sleep(MOMENT_S / 10)
+        time.sleep(MOMENT_S / 4)
         return self.statements.call(step.sql, step.params)
 
     plant(speculation.Speculation, "_call", call)
