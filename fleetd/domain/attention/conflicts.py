@@ -5,7 +5,7 @@ once, each by its next hook that can. A subagent counts as the agent of its sess
 """
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from ...protocol.display import path as shown
@@ -29,7 +29,7 @@ from .running import leading_agent
 from .worktrees import list_outside
 
 HOUR_MS = 3_600_000
-# Files of one agent: the oldest go first.
+# Files of one agent: the oldest go first, every ten minutes that it is at work.
 KEPT = 200
 # Edits of all agents that are compared at most.
 MOST = 5_000
@@ -64,7 +64,7 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
             {
                 "agent": agent_id,
                 "at": at,
-                "period": _period(at),
+                "period": period(at),
                 "path": each.path,
                 "place": each.place,
                 "file": each.name,
@@ -73,11 +73,10 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
         ],
     )
     files_edited(tx, agent_id, [*edited])
-    _prune(tx, ctx, agent_id)
-    return _note_conflicts(tx, agent_id, at)
+    return _others_edited(tx, agent_id, [*edited]) and _note_conflicts(tx, agent_id, at)
 
 
-def _period(at: str) -> str:
+def period(at: str) -> str:
     """Return the ten minutes that a time is in.
 
     They are indexed in place of ``at``, so that most edits of a file change no indexed column.
@@ -100,16 +99,33 @@ def _edited_file(ctx: Context, file: str) -> EditedFile | None:
     return found
 
 
-def _prune(tx: Tx, ctx: Context, agent_id: str) -> None:
+def prune_edits(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Drop edits of more than an hour ago, ten minutes late at most, and an agent's surplus."""
     tx.run(
         "DELETE FROM edits WHERE period < :old OR (agent_id = :agent AND path IN (SELECT path FROM"
         " edits WHERE agent_id = :agent ORDER BY at DESC, path LIMIT :most OFFSET :kept))",
-        old=_period(ctx.at(-HOUR_MS)),
+        old=period(ctx.at(-HOUR_MS)),
         agent=agent_id,
         most=MOST,
         kept=KEPT,
     )
+
+
+def _others_edited(tx: Tx, agent_id: str, paths: list[str]) -> bool:
+    """Whether anybody else changed any of these files: most files have one agent."""
+    for some in chunks(paths):
+        inside = inside_of("path", some)
+        others = tx.value(
+            "SELECT EXISTS (SELECT 1 FROM edits own JOIN edits other"
+            " ON (other.place = own.place OR other.path = own.path)"
+            " AND other.agent_id <> own.agent_id"
+            f" WHERE own.agent_id = :agent AND own.path IN ({inside})) AS others",
+            agent=agent_id,
+            **named_params("path", some),
+        )
+        if others:
+            return True
+    return False
 
 
 def _note_conflicts(tx: Tx, agent_id: str, at: str) -> bool:
@@ -187,7 +203,9 @@ def _bound(tx: Tx, agents: list[str]) -> None:
 @file_edited.subscribe
 def note_reported_edit(tx: Tx, ctx: Context, agent_id: str, file: str) -> None:
     """Note a file that an agent changed as a client, not a hook, says."""
-    note_edits(tx, ctx, leading_agent(tx, agent_id), [file], ctx.now)
+    leading = leading_agent(tx, agent_id)
+    note_edits(tx, ctx, leading, [file], ctx.now)
+    prune_edits(tx, ctx, leading)
 
 
 def take_notice(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
@@ -250,7 +268,7 @@ def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditCon
         " JOIN agents a ON a.id = e.agent_id LEFT JOIN machines m ON m.id = a.machine"
         f" WHERE e.period >= :period AND e.at >= :since AND a.status IN {LIVING}"
         " ORDER BY e.at DESC, e.agent_id, e.path LIMIT :most",
-        period=_period(ctx.at(-HOUR_MS)),
+        period=period(ctx.at(-HOUR_MS)),
         since=ctx.at(-HOUR_MS),
         most=MOST,
     )
@@ -258,13 +276,22 @@ def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditCon
 
 
 def conflicts_among(ctx: Context, rows: list[Row], whose: set[str] | None) -> list[EditConflict]:
-    """Return the conflicts of edits, the newest first, each the last of its agent and path."""
+    """Return the conflicts of edits, the newest first, each the last of its agent and path.
+
+    Of each agent as many files count as are kept.
+    """
+    of_agent: Counter[str] = Counter()
+    newest = []
+    for row in rows:
+        of_agent[row["agent_id"]] += 1
+        if of_agent[row["agent_id"]] <= KEPT:
+            newest.append(row)
     # Where Git did not answer in time for one of two agents, the path still tells.
     places: dict[str, str] = {
-        row["path"]: row["place"] for row in rows if row["place"] != row["path"]
+        row["path"]: row["place"] for row in newest if row["place"] != row["path"]
     }
     of_place: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in rows:
+    for row in newest:
         path: str = row["path"]
         of_place[places.get(path, path)].setdefault(row["agent_id"], row)
     return [

@@ -20,6 +20,8 @@ from ..locks.keys import display_file
 from ..missions.selection import belongs
 
 _KEY = "handed_over:"
+HAS_HANDOVERS = f"EXISTS (SELECT 1 FROM store_meta WHERE key = '{_KEY}' || a.id)"
+"""SQL for whether there is anything for ``take_handovers`` of an agent ``a``."""
 NAMED = 10
 TITLE_CHARS = 80
 

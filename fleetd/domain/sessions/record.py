@@ -139,7 +139,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
     handoff = handoffs.awaited(tx, delivery.wanted_agent_id) if new else None
     window, missed = _opened(tx, ctx, delivery, report, known, parent)
     handed = handoff is not None and _completed(tx, ctx, delivery, window, handoff)
-    if handed:
+    if handoff is not None:  # what became of it is a notice to the agent
         window = sessions.window_of(tx, key)
     hook = handlers.HookContext(
         tx=tx,
@@ -159,6 +159,8 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
     for happening in report.happenings:
         handlers.handle(hook, happening)
         state = sessions.window_state_after(state, happening)
+    if known is None or conflicts.period(known.last_event_at) != conflicts.period(ctx.now):
+        conflicts.prune_edits(tx, ctx, hook.leading_id)
     compacted = state == "lost"
     waiting = missed.recovery.candidates if missed else []
     if (
@@ -256,7 +258,7 @@ def _reply_due(
     elif due:
         # The window is as if its agent had read one.
         sessions.set_window_state(tx, key_of(report), "briefed")
-    lines = notices.take_handovers(tx, hook.ctx, agent_id)
+    lines = notices.take_handovers(tx, hook.ctx, agent_id) if hook.window.was_handed_over else []
     # Not a subagent's: what it reads, nobody else does.
     if hook.parent is None and (hook.met_others or hook.window.met_others):
         lines += conflicts.take_notice(tx, hook.ctx, agent_id)

@@ -31,6 +31,7 @@ from ..core.ids import WHERE_KEY, Key
 from ..core.sql import LIVING, in_sql
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.process_identity import agent_without_session
+from .notices import HAS_HANDOVERS
 
 _AGENT_ID = re.compile(AGENT_ID)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -66,6 +67,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.agent and self.agent["met_others"])
 
     @property
+    def was_handed_over(self) -> bool:
+        """Whether the agent has not read yet that work changed hands."""
+        return bool(self.agent and self.agent["handed_over"])
+
+    @property
     def locks_edits(self) -> bool:
         """Whether the agent holds locks that its edits took."""
         return bool(self.agent and self.agent["locks_edits"])
@@ -96,7 +102,8 @@ def find_window(tx: Tx, key: Key) -> Window | None:
         " EXISTS (SELECT 1 FROM edit_conflicts c WHERE c.agent_id = a.id AND c.told = 0)"
         " OR EXISTS (SELECT 1 FROM outside_edits o WHERE o.agent_id = a.id AND o.told = 0)"
         " AS met_others, EXISTS (SELECT 1 FROM locks l WHERE l.held_by = a.id"
-        f" AND l.status = 'active' AND l.automatic = 1) AS locks_edits, {_AGENT} FROM sessions s"
+        " AND l.status = 'active' AND l.automatic = 1) AS locks_edits,"
+        f" {HAS_HANDOVERS} AS handed_over, {_AGENT} FROM sessions s"
         " LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN missions m ON m.id = a.mission_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent",
         **key.params,

@@ -58,6 +58,7 @@ _COUNT = (
 )
 _LAST_FENCING = "coalesce((SELECT value FROM counters WHERE name = 'fencing'), 0)"
 _NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
+_CONFLICT = "expect('[false]', '[true]')"
 _BEGIN_PATIENTLY = (
     "BEGIN ISOLATION LEVEL READ COMMITTED",
     f"SET LOCAL lock_timeout = {LOCK_MS}",
@@ -93,9 +94,9 @@ _PREPARED = f"""
     PREPARE fencing_before AS {_kept("fencing", _LAST_FENCING)};
     PREPARE count_expected (text, bigint, bigint) AS
         WITH counted (version) AS ({_COUNT})
-        SELECT expect((SELECT json_agg(version) FROM counted), jsonb_build_array($3));
+        SELECT {_CONFLICT} WHERE NOT EXISTS (SELECT FROM counted WHERE version = $3);
     PREPARE be_in_time (bigint) AS
-        SELECT expect(json_build_array(({_NOW_MS}) <= $1), '[true]')
+        SELECT {_CONFLICT} WHERE {_NOW_MS} > $1
 """
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
 _COMMIT = b"COMMIT"

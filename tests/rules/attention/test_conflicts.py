@@ -229,8 +229,13 @@ async def test_what_is_kept_of_an_agent_is_bounded(
     for number in range(6):
         await edits(fleet, ALICE, fleet.project / f"{number}.py")
         await edits(fleet, BOB, fleet.project / f"{number}.py")
-    counts = fleet.sql("SELECT count(*) AS n FROM edits GROUP BY agent_id")
-    assert [row["n"] for row in counts] == [3, 3]
+    assert len(await listed(fleet)) == 3
+    fleet.clock.pass_by(10 * MINUTE)
+    for session in (ALICE, BOB):
+        await prompts(fleet, session)
+    kept = fleet.sql("SELECT agent_id, file FROM edits ORDER BY agent_id, file")
+    expected = [str(fleet.project / f"{number}.py") for number in (3, 4, 5)]
+    assert [row["file"] for row in kept] == [*expected, *expected]
     told = fleet.sql("SELECT count(*) AS n FROM edit_conflicts GROUP BY agent_id")
     assert [row["n"] for row in told] == [2, 2]
 
