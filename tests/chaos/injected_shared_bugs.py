@@ -41,7 +41,7 @@ def shift_the_clock(file: Path) -> None:
 
 def no_lock() -> None:
     """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
-    plant(batch, "_TAKE_QUEUE_AND_TURN", "SELECT %d AS queue, true AS locked")
+    plant(batch, "_TAKE_QUEUE_AND_TURN", "SELECT %d AS queue, true AS locked, false AS unheard")
 
     def slowly(self: connection.PostgresExecutor, sql: str, params: Any) -> Any:
         rows = run(self, sql, params)

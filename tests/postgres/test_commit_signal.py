@@ -7,7 +7,9 @@ import pytest
 import trio
 
 from fleetd.store.postgres import commit_signal
+from fleetd.store.postgres.batch import LISTENERS
 from fleetd.store.postgres.commit_signal import CHANNEL, LOOK_S, NOTIFY_S
+from fleetd.store.postgres.connection import connect
 from tests.postgres.shared_stores import PATIENCE_S, Opened, running
 from tests.support.postgres_server import LocalPostgres, run_sql
 
@@ -25,6 +27,7 @@ def listener(url: str) -> "psycopg.Connection[object]":
     connection = psycopg.connect(url, autocommit=True)
     row = connection.execute(f"SELECT {CHANNEL}").fetchone()
     assert row is not None
+    connection.execute(f"SELECT pg_advisory_lock_shared({LISTENERS})")
     connection.execute(f'LISTEN "{row[0]}"')
     return connection
 
@@ -100,6 +103,50 @@ async def test_many_commits_are_told_of_a_few_times(
             await trio.sleep(2 * NOTIFY_S)
             most = (trio.current_time() - begun) / NOTIFY_S + 2
             assert 1 <= heard_by(stranger, 0.2) <= most
+
+
+async def test_nobody_is_told_where_nobody_listens(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    url = postgres.url(database)
+    async with running(url, tmp_path / "a") as opened:
+        await opened.event()
+        with listener(url) as stranger:
+            await opened.event()
+            await trio.sleep(4 * NOTIFY_S)
+            assert heard_by(stranger, 0) >= 1
+            stranger.execute(f"SELECT pg_advisory_unlock_shared({LISTENERS})")
+            for _ in range(5):
+                await opened.event()
+            await trio.sleep(4 * NOTIFY_S)
+            assert heard_by(stranger, 0) == 0
+
+
+@pytest.mark.parametrize("optimistic", [False, True])
+async def test_who_begins_to_listen_waits_for_the_turn_and_hears_of_the_next(
+    postgres: LocalPostgres,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimistic: bool,
+) -> None:
+    monkeypatch.setattr(commit_signal, "LOOK_S", 1_000)
+    url = postgres.url(database)
+    async with (
+        running(url, tmp_path / "a") as opened,
+        running(url, tmp_path / "b", optimistic=optimistic) as other,
+    ):
+        await other.event()
+        with connect(url, "turn") as turn, opened.followers.waiting():
+            turn.execute("BEGIN")
+            turn.execute(f"SELECT pg_try_advisory_xact_lock({LISTENERS})")
+            await trio.sleep(2 * NOTIFY_S)
+            assert not opened.store._signal._listening
+            turn.execute("COMMIT")
+            await opened.listens()
+            before = opened.news
+            await other.event()
+            await opened.hears(before + 1)
 
 
 async def test_a_commit_that_nobody_was_told_of_is_found(

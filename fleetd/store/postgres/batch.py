@@ -6,8 +6,8 @@ itself in a row of its machine, which says later whether it was committed.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -49,7 +49,12 @@ _CLAIM_QUEUE = (
     " LIMIT 1), 1 + mod(abs(hashtext('%s')::bigint), %d))"
 )
 _QUEUE = _LOCK.format("%d")
-_TAKE_QUEUE_AND_TURN = f"SELECT {_QUEUE} AS queue, {_TURN} AS locked"
+LISTENERS = "hashtextextended('fleetd listeners ' || current_schema(), 0)"
+"""The lock that daemons share which listen for commits. Who has the turn tries to take it."""
+_TAKE_QUEUE_AND_TURN = (
+    f"SELECT {_QUEUE} AS queue, {_TURN} AS locked,"
+    f" pg_try_advisory_xact_lock({LISTENERS}) AS unheard"
+)
 # No row comes back when another daemon has counted under the same machine.
 _COUNT = (
     "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
@@ -59,11 +64,12 @@ _COUNT = (
 _LAST_FENCING = "coalesce((SELECT value FROM counters WHERE name = 'fencing'), 0)"
 _NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
 _CONFLICT = "expect('[false]', '[true]')"
-_BEGIN_PATIENTLY = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED",
+PATIENTLY = (
     f"SET LOCAL lock_timeout = {LOCK_MS}",
     f"SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}",
 )
+"""Statements of a transaction that waits for others' turns."""
+_BEGIN_PATIENTLY = ("BEGIN ISOLATION LEVEL READ COMMITTED", *PATIENTLY)
 _TAKE_TURN = (
     *_BEGIN_PATIENTLY,
     "EXECUTE take_turns",
@@ -98,6 +104,7 @@ _PREPARED = f"""
     PREPARE be_in_time (bigint) AS
         SELECT {_CONFLICT} WHERE {_NOW_MS} > $1
 """
+_TURN_TAKEN = _TAKE_TURN.index("EXECUTE take_turns")
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
 _COMMIT = b"COMMIT"
 _TELL_END = b"EXECUTE log_end; COMMIT"
@@ -121,20 +128,35 @@ def prepare(connection: ServerConnection, machine: str) -> None:
     )
 
 
-def begin(connection: ServerConnection, machine: str, number: int, version: int) -> float:
-    """Take the lock and count the batch; return how many seconds the turn may take.
+class Turn(NamedTuple):
+    """A turn that may take so many seconds."""
+
+    seconds: float
+    is_heard: bool
+    """Whether any daemon listens for its commit."""
+
+
+def begin(connection: ServerConnection, machine: str, number: int, version: int) -> Turn:
+    """Take the lock and count the batch.
 
     ``number`` follows the last one that was committed.
     Raises ServerAway for a schema of another version, which another machine has just made.
     """
     begun = time.monotonic()
     with connection.queued():
-        found = _number(connection.simple_query((_BEGIN % (machine, number)).encode())[-1])
+        results = connection.simple_query((_BEGIN % (machine, number)).encode())
+    found = _number(results[-1])
     if found is None:
         raise ServerAway("writing", _SAME_ID, final=True)
     if found != version:
         raise ServerAway("writing", wrong_schema(found, version), final=True)
-    return _SHORT_TURN_S if time.monotonic() - begun > _CROWDED_S else _TURN_S
+    seconds = _SHORT_TURN_S if time.monotonic() - begun > _CROWDED_S else _TURN_S
+    return Turn(seconds, is_heard(results))
+
+
+def is_heard(results: Sequence[PGresult]) -> bool:
+    """Whether any daemon listens, from what the statements came to that began a batch."""
+    return results[_TURN_TAKEN].get_value(0, 2) != b"t"
 
 
 def _number(result: PGresult) -> int | None:

@@ -2,8 +2,9 @@
 
 A commit tells nobody by itself. A NOTIFY within the transaction lets the whole server commit one at
 a time, each with its sync to disk, and wakes every listener of the database. So a daemon tells of
-its commits afterwards, a few times a second, and listens only while somebody follows. Whoever was
-not told, because a daemon was killed in between, finds out by looking at the log.
+its commits afterwards, a few times a second, and listens only while somebody follows. Who listens
+shares a lock, and where nobody has it, nobody is told. Whoever was not told, because a daemon was
+killed in between, finds out by looking at the log.
 
 Whoever may connect to the database may notify, and say what they like: a notification is a bell
 and no more.
@@ -19,15 +20,19 @@ import psycopg
 import trio
 
 from ..api import Followers
+from .batch import LISTENERS, PATIENTLY
 from .connection import HEARTBEAT_S, ServerConnection
 from .server import PostgresServer
 
 # The channel is the schema's own, as the lock of the writers is.
 CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
 _NAME = f"SELECT {CHANNEL}"
+_PREPARE = f"PREPARE notify_commit AS SELECT pg_notify({CHANNEL}, '')".encode()
 # It tells of what is committed, and needs no sync of its own.
-_NOTIFY = f"SET LOCAL synchronous_commit = off; SELECT pg_notify({CHANNEL}, '')".encode()
-_UNLISTEN = b"UNLISTEN *"
+_NOTIFY = b"SET LOCAL synchronous_commit = off; EXECUTE notify_commit"
+# This waits for the turn that is under way. Whoever has the next one sees the lock.
+_LISTEN = "; ".join((*PATIENTLY, f"SELECT pg_advisory_lock_shared({LISTENERS})", 'LISTEN "%s"'))
+_UNLISTEN = f"UNLISTEN *; SELECT pg_advisory_unlock_shared({LISTENERS})".encode()
 # How often others are told of our commits at most.
 NOTIFY_S = 0.05
 # How often the log's end is asked for, while others tell of commits.
@@ -105,7 +110,8 @@ class CommitSignal:
     def take(self, connection: ServerConnection) -> None:
         """Make a connection ready, on whatever thread; raises psycopg.Error."""
         row = connection.execute(_NAME).fetchone()
-        self._listen = f'LISTEN "{row[0] if row else ""}"'.encode()
+        self._listen = (_LISTEN % (row[0] if row else "")).encode()
+        connection.simple_query(_PREPARE)
         self._pid, *_ = connection.backend  # a pooler in between tells another one
         # What arrives while something else is asked.
         connection.add_notify_handler(lambda notice: self._overheard(notice.pid))
@@ -204,7 +210,8 @@ class CommitSignal:
     ) -> int:
         """Ask the server, on a thread; return how far the log has come, 0 if not asked."""
         if statements:
-            connection.simple_query(b"; ".join(statements))
+            with connection.queued():
+                connection.simple_query(b"; ".join(statements))
         if beat:
             return self._server.beat(connection)
         return self._server.lost_commits.follow(connection).end if look else 0

@@ -62,6 +62,8 @@ class PostgresCommitter:
         self.commits = Histogram()
         """How many microseconds each COMMIT took; of a batch of one message, all of it."""
         self.optimistic = OptimisticCommits(server.clock.now_ms)
+        self.is_heard = True
+        """Whether any daemon listened as the last batch was committed, as far as is known."""
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result; raises ServerAway when some are left without.
@@ -170,6 +172,7 @@ class PostgresCommitter:
         if results[-1].command_status != b"COMMIT":
             raise psycopg.errors.TransactionRollback("the server rolled back")
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
+        self.is_heard = batch.is_heard(results)
         values = flush.values(results)
         self._lost_commits.note(number, flush.log_end)
         for script, value in zip(flush.scripts, values, strict=True):
@@ -203,6 +206,7 @@ class PostgresCommitter:
             for script in flush.scripts:
                 script.job.fail(unknown)
             raise
+        self.is_heard = True
         for script in flush.scripts if committed else ():
             script.job.effects = script.effects
             if holds_assigned(script.value):  # the numbers went with the connection
@@ -245,9 +249,9 @@ class PostgresCommitter:
         """Run jobs in one transaction; return how many, 0 when it is known that it was lost."""
         self._count_on(connection)
         number = self._lost_commits.batch + 1
-        turn_s = batch.begin(connection, self._machine, number, self._server.schema)
+        turn = batch.begin(connection, self._machine, number, self._server.schema)
         executor = partial(self.optimistic.executor, connection)
-        taken, done = batch.requests(connection, jobs, self._where.name, turn_s, executor)
+        taken, done = batch.requests(connection, jobs, self._where.name, turn.seconds, executor)
         if not done:
             connection.simple_query(b"ROLLBACK")
             return taken
@@ -259,6 +263,7 @@ class PostgresCommitter:
                 job.effects = []
                 job.fail(outcome_unknown(self._where.name, doubt.said))
             raise
+        self.is_heard = turn.is_heard
         for job, value in done:
             job.succeed(value)
         return taken
