@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+# So much later than its time a change can have its turn in a fleet.
+LATE_MS = 10_000
 Act = Literal["grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch"]
 
 
@@ -17,7 +19,8 @@ class Op:
     """One thing that happened to a lock, or was seen of it.
 
     ``at`` is when the daemon did it, where its answer says so; daemons of a fleet agree on what
-    time it is up to ``slack`` ms. An optional one may have happened or not: nobody was answered.
+    time it is up to ``slack`` ms, and stamp what they do before their turn. A single daemon has no
+    ``slack``. An optional one may have happened or not: nobody was answered.
     """
 
     act: Act
@@ -37,7 +40,8 @@ class Op:
     def span(self) -> tuple[int, float]:
         """Return when the daemon can have done it; it counts whole ms."""
         if self.at is not None:
-            return self.at - self.slack, self.at + self.slack
+            waited = min(self.answered, self.at + LATE_MS) if self.slack else 0
+            return self.at - self.slack, max(self.at, waited) + self.slack
         return math.floor(self.called) - self.slack, self.answered + self.slack
 
 
@@ -59,19 +63,18 @@ def after(held: HeldLock, op: Op) -> list[HeldLock]:
     """Return the states in which an operation can leave a lock; none when it cannot happen."""
     first, last = op.span
     rule = _RULES[op.act]
-    if _changes_nothing(held, op):
+    if _has_any_time(held, op):
         return [replace(each, now=held.now) for each in rule(replace(held, now=first), op, last)]
     now = max(held.now, first)
     return rule(replace(held, now=now), op, last) if now <= last else []
 
 
-def _changes_nothing(held: HeldLock, op: Op) -> bool:
-    """Whether the order of an operation is that of what it saw, whatever its time is.
+def _has_any_time(held: HeldLock, op: Op) -> bool:
+    """Whether what an operation saw says where it belongs, and its time does not.
 
-    Changes of a lock have rising times: each is stamped after it read what the last one left. Who
-    only looks may be stamped later than a change that comes after it. In a fleet, so may who is
-    refused, and whoever does something that is none of the lock's business: they are stamped before
-    their turn. A single daemon stamps them in their turn.
+    Who only looks may be stamped later than a change that comes after it. In a fleet, the same is
+    true of who is refused, and of whoever works and does not hold this lock: both are stamped
+    before their turn. A single daemon stamps them in their turn.
     """
     if op.act in ("valid", "invalid"):
         return True
@@ -89,6 +92,13 @@ def _ended(held: HeldLock, last: float) -> list[HeldLock]:
     """Let the lease have run out, at once or by the time the operation must be over."""
     now = max(held.now, held.least) if held.lock_id else held.now
     return [_free(held, now)] if now <= last else []
+
+
+def _lease(held: HeldLock, op: Op, length: int, last: float) -> tuple[float, float]:
+    """Return between what times a lease ends that an operation begins."""
+    if op.at is None:
+        return held.now + length, last + length
+    return op.at - op.slack + length, op.at + op.slack + length
 
 
 def _free(held: HeldLock, now: float) -> HeldLock:
@@ -114,8 +124,7 @@ def _regrant(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 
 
 def _renew(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    until = held.now + op.length
-    most = max(until, last + op.length)
+    until, most = _lease(held, op, op.length, last)
     mine = held.lock_id == op.lock_id and held.agent == op.agent
     living = _living(held) if mine else []
     return [replace(each, least=until, most=most, length=op.length) for each in living]
@@ -143,7 +152,7 @@ def _end(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 def _refused(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     if held.lock_id != op.lock_id:
         return [held]
-    return _invalid(held, op, last) if _changes_nothing(held, op) else _ended(held, last)
+    return _invalid(held, op, last) if _has_any_time(held, op) else _ended(held, last)
 
 
 def _valid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
@@ -161,9 +170,11 @@ def _touch(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     """What the holder does prolongs its lease, unless that ran out before."""
     if held.agent != op.agent:
         return [held]
-    until = held.now + held.length
-    latest = max(held.most, last + held.length)
-    longer = [replace(each, least=max(each.least, until), most=latest) for each in _living(held)]
+    until, latest = _lease(held, op, held.length, last)
+    longer = [
+        replace(each, least=max(each.least, until), most=max(held.most, latest))
+        for each in _living(held)
+    ]
     # It may also have come so late that the lease was over.
     late = max(held.now, held.least)
     over = [replace(held, most=min(held.most, last), now=late)] if late <= last else []

@@ -23,7 +23,7 @@ from tests.chaos import lock_clients
 from tests.chaos.campaign import Red
 from tests.chaos.lock_clients import Diary, Plan
 from tests.chaos.lock_history import LockHistory, check_rows
-from tests.chaos.lock_model import unexplained
+from tests.chaos.lock_model import LATE_MS, unexplained
 from tests.chaos.machines import FleetMachine
 
 LEASES_MS = (250, 500, 1_000)
@@ -161,7 +161,7 @@ def judge(series: Series, client: Fleet) -> int:
         raise Red(f"a client of locks could not go on: {series.broken[0]!r}")
     folder = f"{_folder(series.number)}/"
     rows = [row for row in _every_lock(client) if folder in row["normalized_path"]]
-    check_rows(rows, slack_ms=SLACK_MS)
+    check_rows(rows, slack_ms=SLACK_MS + LATE_MS)
     keys = {row["normalized_path"] for row in rows}
     if len(keys) > 2:
         raise Red(f"a file has several keys: {keys}")

@@ -72,7 +72,10 @@ async def test_followers_hear_of_others_commits_and_nobody_else_listens(
             before = opened.news
             await other.event()
             await opened.hears(before + 1)
+        assert other.store._committer.has_listeners
         await opened.listens(listens=False)
+        await other.event()
+        assert not other.store._committer.has_listeners
 
 
 async def test_what_others_commit_is_known_soon_where_somebody_follows_or_reads(
@@ -105,11 +108,12 @@ async def test_many_commits_are_told_of_a_few_times(
             assert 1 <= heard_by(stranger, 0.2) <= most
 
 
+@pytest.mark.parametrize("optimistic", [False, True])
 async def test_nobody_is_told_where_nobody_listens(
-    postgres: LocalPostgres, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path, optimistic: bool
 ) -> None:
     url = postgres.url(database)
-    async with running(url, tmp_path / "a") as opened:
+    async with running(url, tmp_path / "a", optimistic=optimistic) as opened:
         await opened.event()
         with listener(url) as stranger:
             await opened.event()

@@ -5,7 +5,7 @@ once, each by its next hook that can. A subagent counts as the agent of its sess
 """
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 
 from ...protocol.display import path as shown
@@ -29,7 +29,7 @@ from .running import leading_agent
 from .worktrees import list_outside
 
 HOUR_MS = 3_600_000
-# Files of one agent: the oldest go first, every ten minutes that it is at work.
+# Files of each agent that count. Its sessions drop older ones every ten minutes that they work.
 KEPT = 200
 # Edits of all agents that are compared at most.
 MOST = 5_000
@@ -264,34 +264,28 @@ def conflicts_of_reader(
 def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditConflict]:
     """Return the conflicts of the last hour that some agents take part in, the newest first."""
     rows = tx.all(
-        "SELECT e.*, a.machine, m.name AS machine_name FROM edits e"
+        "SELECT e.*, a.machine, m.name AS machine_name FROM (SELECT own.*, row_number()"
+        " OVER (PARTITION BY agent_id ORDER BY at DESC, path) AS number FROM edits own"
+        " WHERE period >= :period AND at >= :since) AS e"
         " JOIN agents a ON a.id = e.agent_id LEFT JOIN machines m ON m.id = a.machine"
-        f" WHERE e.period >= :period AND e.at >= :since AND a.status IN {LIVING}"
+        f" WHERE e.number <= :kept AND a.status IN {LIVING}"
         " ORDER BY e.at DESC, e.agent_id, e.path LIMIT :most",
         period=period(ctx.at(-HOUR_MS)),
         since=ctx.at(-HOUR_MS),
+        kept=KEPT,
         most=MOST,
     )
     return conflicts_among(ctx, rows, whose)
 
 
 def conflicts_among(ctx: Context, rows: list[Row], whose: set[str] | None) -> list[EditConflict]:
-    """Return the conflicts of edits, the newest first, each the last of its agent and path.
-
-    Of each agent as many files count as are kept.
-    """
-    of_agent: Counter[str] = Counter()
-    newest = []
-    for row in rows:
-        of_agent[row["agent_id"]] += 1
-        if of_agent[row["agent_id"]] <= KEPT:
-            newest.append(row)
+    """Return the conflicts of edits, the newest first, each the last of its agent and path."""
     # Where Git did not answer in time for one of two agents, the path still tells.
     places: dict[str, str] = {
-        row["path"]: row["place"] for row in newest if row["place"] != row["path"]
+        row["path"]: row["place"] for row in rows if row["place"] != row["path"]
     }
     of_place: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in newest:
+    for row in rows:
         path: str = row["path"]
         of_place[places.get(path, path)].setdefault(row["agent_id"], row)
     return [

@@ -258,7 +258,7 @@ def _reply_due(
     elif due:
         # The window is as if its agent had read one.
         sessions.set_window_state(tx, key_of(report), "briefed")
-    lines = notices.take_handovers(tx, hook.ctx, agent_id) if hook.window.was_handed_over else []
+    lines = notices.take_handovers(tx, hook.ctx, agent_id) if hook.window.has_handovers else []
     # Not a subagent's: what it reads, nobody else does.
     if hook.parent is None and (hook.met_others or hook.window.met_others):
         lines += conflicts.take_notice(tx, hook.ctx, agent_id)

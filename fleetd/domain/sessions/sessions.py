@@ -67,9 +67,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.agent and self.agent["met_others"])
 
     @property
-    def was_handed_over(self) -> bool:
+    def has_handovers(self) -> bool:
         """Whether the agent has not read yet that work changed hands."""
-        return bool(self.agent and self.agent["handed_over"])
+        return bool(self.agent and self.agent["has_handovers"])
 
     @property
     def locks_edits(self) -> bool:
@@ -103,7 +103,7 @@ def find_window(tx: Tx, key: Key) -> Window | None:
         " OR EXISTS (SELECT 1 FROM outside_edits o WHERE o.agent_id = a.id AND o.told = 0)"
         " AS met_others, EXISTS (SELECT 1 FROM locks l WHERE l.held_by = a.id"
         " AND l.status = 'active' AND l.automatic = 1) AS locks_edits,"
-        f" {HAS_HANDOVERS} AS handed_over, {_AGENT} FROM sessions s"
+        f" {HAS_HANDOVERS} AS has_handovers, {_AGENT} FROM sessions s"
         " LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN missions m ON m.id = a.mission_id"
         " WHERE s.harness = :harness AND s.session_id = :session AND s.subagent = :subagent",
         **key.params,

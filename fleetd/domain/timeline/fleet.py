@@ -13,7 +13,7 @@ from ...protocol.requests.attention import EditConflict, PlanStep
 from ...protocol.requests.timeline import AgentMoment, FleetAt, FleetMoment, MissionAtMoment
 from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import OPEN_MISSION
-from ..attention.conflicts import HOUR_MS, MOST, conflicts_among
+from ..attention.conflicts import HOUR_MS, KEPT, MOST, conflicts_among
 from ..attention.overview import (
     DAY_MS,
     LOOKED_BACK,
@@ -351,12 +351,13 @@ class Past:
             **self._then,
         )
         newest = {(row["agent_id"], row["path"]): row for row in rows}
-        found = []
+        found, kept = [], dict.fromkeys((name for name, _ in newest), 0)
         for row in sorted(
             newest.values(), key=lambda row: (-to_ms(row["at"]), row["agent_id"], row["path"])
         ):
             agent = self._rows.get(row["agent_id"])
-            if agent and f"'{agent['status']}'" in LIVING:
+            kept[row["agent_id"]] += 1
+            if agent and f"'{agent['status']}'" in LIVING and kept[row["agent_id"]] <= KEPT:
                 found.append(row | {"machine": agent["machine"]})
         return conflicts_among(self._ctx, found[:MOST], whose)
 

@@ -50,7 +50,7 @@ _CLAIM_QUEUE = (
 )
 _QUEUE = _LOCK.format("%d")
 LISTENERS = "hashtextextended('fleetd listeners ' || current_schema(), 0)"
-"""The lock that daemons share which listen for commits. Who has the turn tries to take it."""
+"""The lock that daemons share while they listen. Whoever has the turn tries to take it alone."""
 _TAKE_QUEUE_AND_TURN = (
     f"SELECT {_QUEUE} AS queue, {_TURN} AS locked,"
     f" pg_try_advisory_xact_lock({LISTENERS}) AS unheard"
@@ -132,7 +132,7 @@ class Turn(NamedTuple):
     """A turn that may take so many seconds."""
 
     seconds: float
-    is_heard: bool
+    has_listeners: bool
     """Whether any daemon listens for its commit."""
 
 
@@ -151,11 +151,11 @@ def begin(connection: ServerConnection, machine: str, number: int, version: int)
     if found != version:
         raise ServerAway("writing", wrong_schema(found, version), final=True)
     seconds = _SHORT_TURN_S if time.monotonic() - begun > _CROWDED_S else _TURN_S
-    return Turn(seconds, is_heard(results))
+    return Turn(seconds, has_listeners(results))
 
 
-def is_heard(results: Sequence[PGresult]) -> bool:
-    """Whether any daemon listens, from what the statements came to that began a batch."""
+def has_listeners(results: Sequence[PGresult]) -> bool:
+    """Return whether any daemon listens, by the results of the statements that began a batch."""
     return results[_TURN_TAKEN].get_value(0, 2) != b"t"
 
 

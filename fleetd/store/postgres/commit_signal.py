@@ -2,9 +2,9 @@
 
 A commit tells nobody by itself. A NOTIFY within the transaction lets the whole server commit one at
 a time, each with its sync to disk, and wakes every listener of the database. So a daemon tells of
-its commits afterwards, a few times a second, and listens only while somebody follows. Who listens
-shares a lock, and where nobody has it, nobody is told. Whoever was not told, because a daemon was
-killed in between, finds out by looking at the log.
+its commits afterwards, a few times a second, and listens only while somebody follows. All daemons
+that listen share a lock: where nobody holds it, nobody is told. Whoever was not told, because a
+daemon was killed in between, finds out by looking at the log.
 
 Whoever may connect to the database may notify, and say what they like: a notification is a bell
 and no more.
@@ -210,8 +210,9 @@ class CommitSignal:
     ) -> int:
         """Ask the server, on a thread; return how far the log has come, 0 if not asked."""
         if statements:
-            with connection.queued():
-                connection.simple_query(b"; ".join(statements))
+            with connection.queued():  # who begins to listen waits for a turn
+                for each in statements:
+                    connection.simple_query(each)
         if beat:
             return self._server.beat(connection)
         return self._server.lost_commits.follow(connection).end if look else 0

@@ -62,8 +62,8 @@ class PostgresCommitter:
         self.commits = Histogram()
         """How many microseconds each COMMIT took; of a batch of one message, all of it."""
         self.optimistic = OptimisticCommits(server.clock.now_ms)
-        self.is_heard = True
-        """Whether any daemon listened as the last batch was committed, as far as is known."""
+        self.has_listeners = True
+        """Whether any daemon listened during the last turn that was committed; True if unknown."""
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result; raises ServerAway when some are left without.
@@ -172,7 +172,7 @@ class PostgresCommitter:
         if results[-1].command_status != b"COMMIT":
             raise psycopg.errors.TransactionRollback("the server rolled back")
         self.commits.note((time.perf_counter_ns() - begun) // 1_000)
-        self.is_heard = batch.is_heard(results)
+        self.has_listeners = batch.has_listeners(results)
         values = flush.values(results)
         self._lost_commits.note(number, flush.log_end)
         for script, value in zip(flush.scripts, values, strict=True):
@@ -206,7 +206,7 @@ class PostgresCommitter:
             for script in flush.scripts:
                 script.job.fail(unknown)
             raise
-        self.is_heard = True
+        self.has_listeners = True
         for script in flush.scripts if committed else ():
             script.job.effects = script.effects
             if holds_assigned(script.value):  # the numbers went with the connection
@@ -263,7 +263,7 @@ class PostgresCommitter:
                 job.effects = []
                 job.fail(outcome_unknown(self._where.name, doubt.said))
             raise
-        self.is_heard = turn.is_heard
+        self.has_listeners = turn.has_listeners
         for job, value in done:
             job.succeed(value)
         return taken

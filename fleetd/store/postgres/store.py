@@ -114,7 +114,7 @@ class PostgresStore:
 
     def _committed(self, effects: list[Effect]) -> None:
         self._on_commit(effects)
-        if self._committer.is_heard and any(isinstance(effect, Ring) for effect in effects):
+        if self._committer.has_listeners and any(isinstance(effect, Ring) for effect in effects):
             self._signal.committed()
 
     def _resume(self) -> None:

@@ -236,8 +236,23 @@ async def test_what_is_kept_of_an_agent_is_bounded(
     kept = fleet.sql("SELECT agent_id, file FROM edits ORDER BY agent_id, file")
     expected = [str(fleet.project / f"{number}.py") for number in (3, 4, 5)]
     assert [row["file"] for row in kept] == [*expected, *expected]
+    fleet.clock.pass_by(HOUR)
+    await prompts(fleet, CAROL)
+    assert fleet.sql("SELECT * FROM edits") == []
     told = fleet.sql("SELECT count(*) AS n FROM edit_conflicts GROUP BY agent_id")
     assert [row["n"] for row in told] == [2, 2]
+
+
+async def test_many_edits_of_one_agent_hide_no_conflict_of_others(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conflicts, "KEPT", 3)
+    monkeypatch.setattr(conflicts, "MOST", 5)
+    for session in (ALICE, BOB):
+        await edits(fleet, session, fleet.project / "a.py")
+    for number in range(8):
+        await edits(fleet, CAROL, fleet.project / f"{number}.py")
+    assert [each.file for each in await listed(fleet)] == [str(fleet.project / "a.py")]
 
 
 async def test_a_project_that_is_forgotten_leaves_nothing_of_it(
