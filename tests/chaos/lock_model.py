@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-# So much later than its time a change can have its turn in a fleet.
+# In a fleet a change may be committed so many ms after its time.
 LATE_MS = 10_000
 Act = Literal["grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch"]
 
@@ -70,7 +70,7 @@ def after(held: HeldLock, op: Op) -> list[HeldLock]:
 
 
 def _has_any_time(held: HeldLock, op: Op) -> bool:
-    """Whether what an operation saw says where it belongs, and its time does not.
+    """Whether an operation is ordered by what it saw, not by its time.
 
     Who only looks may be stamped later than a change that comes after it. In a fleet, the same is
     true of who is refused, and of whoever works and does not hold this lock: both are stamped
@@ -95,7 +95,7 @@ def _ended(held: HeldLock, last: float) -> list[HeldLock]:
 
 
 def _lease(held: HeldLock, op: Op, length: int, last: float) -> tuple[float, float]:
-    """Return between what times a lease ends that an operation begins."""
+    """Return when a lease that an operation begins ends at the earliest and at the latest."""
     if op.at is None:
         return held.now + length, last + length
     return op.at - op.slack + length, op.at + op.slack + length

@@ -29,7 +29,7 @@ from .running import leading_agent
 from .worktrees import list_outside
 
 HOUR_MS = 3_600_000
-# Files of each agent that count. Its sessions drop older ones every ten minutes that they work.
+# The newest files of each agent count. Its sessions drop the others every ten minutes.
 KEPT = 200
 # Edits of all agents that are compared at most.
 MOST = 5_000

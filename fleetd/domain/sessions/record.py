@@ -139,7 +139,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
     handoff = handoffs.awaited(tx, delivery.wanted_agent_id) if new else None
     window, missed = _opened(tx, ctx, delivery, report, known, parent)
     handed = handoff is not None and _completed(tx, ctx, delivery, window, handoff)
-    if handoff is not None:  # what became of it is a notice to the agent
+    if handoff is not None:  # the agent is told what became of it
         window = sessions.window_of(tx, key)
     hook = handlers.HookContext(
         tx=tx,

@@ -50,7 +50,7 @@ _CLAIM_QUEUE = (
 )
 _QUEUE = _LOCK.format("%d")
 LISTENERS = "hashtextextended('fleetd listeners ' || current_schema(), 0)"
-"""The lock that daemons share while they listen. Whoever has the turn tries to take it alone."""
+"""SQL of a lock's key. Listening daemons share the lock, and each turn tries to take it alone."""
 _TAKE_QUEUE_AND_TURN = (
     f"SELECT {_QUEUE} AS queue, {_TURN} AS locked,"
     f" pg_try_advisory_xact_lock({LISTENERS}) AS unheard"

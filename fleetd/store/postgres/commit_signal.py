@@ -30,7 +30,7 @@ _NAME = f"SELECT {CHANNEL}"
 _PREPARE = f"PREPARE notify_commit AS SELECT pg_notify({CHANNEL}, '')".encode()
 # It tells of what is committed, and needs no sync of its own.
 _NOTIFY = b"SET LOCAL synchronous_commit = off; EXECUTE notify_commit"
-# This waits for the turn that is under way. Whoever has the next one sees the lock.
+# It waits until the current turn ends. The next turn finds the lock taken.
 _LISTEN = "; ".join((*PATIENTLY, f"SELECT pg_advisory_lock_shared({LISTENERS})", 'LISTEN "%s"'))
 _UNLISTEN = f"UNLISTEN *; SELECT pg_advisory_unlock_shared({LISTENERS})".encode()
 # How often others are told of our commits at most.
