@@ -8,7 +8,8 @@ import trio
 import trio.testing
 
 from fleetd.domain.redaction import requests
-from fleetd.engine.engine import DAEMON, LONG_BYTES, CpuWorker, Engine
+from fleetd.engine.engine import DAEMON, Engine
+from fleetd.host.cpu_worker import LONG_BYTES, CpuWorker
 from fleetd.protocol.requests.event import EventAppend
 from tests.support.fleet import Fleet
 
