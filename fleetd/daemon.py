@@ -23,6 +23,7 @@ from .config import Loaded
 from .engine.engine import DAEMON, Engine
 from .engine.jobs.timers import run_timers
 from .engine.lifecycle import open_engine
+from .host.cpu_worker import SWITCH_S
 from .host.instance_lock import AlreadyRunning
 from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog
@@ -39,10 +40,6 @@ log = logging.getLogger(__name__)
 EXIT_FAILED = 1
 EXIT_REFUSED = 78  # EX_CONFIG: starting again without a change would not help
 _DESCRIPTORS = 4_096
-# How long a thread that computes keeps the others waiting. Every statement and every look at a
-# socket lets go of the interpreter and wants it back: at Python's own 5 ms, a small request took
-# 75 ms while a long text was looked through.
-_SWITCH_SECONDS = 0.000_1
 _CONNECTION_SECONDS = 5.0
 _SOCKET_SECONDS = 30.0
 # The promise is 10 s; leaving by force takes a moment too.
@@ -98,7 +95,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 def prepare_process() -> None:
     """Let threads take turns, and make room for the descriptors that connections take."""
     prepare_decoders(msgspec.Struct)
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_S)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
