@@ -55,11 +55,18 @@ def absolute(file: str, base: str | None) -> str | None:
 class PathWalk:
     """One way through the file system. ``admit`` is called with each path before it is asked for.
 
-    ``admit`` may raise: then the path is not asked for.
+    ``admit`` may raise: then the path is not asked for. ``modes`` are those that are known: what
+    is in there is not asked for either.
     """
 
-    def __init__(self, admit: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        admit: Callable[[str], None] = lambda _: None,
+        modes: dict[str, int] | None = None,
+    ) -> None:
         self._admit = admit
+        self._modes = {} if modes is None else modes
+        """The modes of paths, 0 for one that cannot be looked at."""
         self.at: str | None = None
         """The path that a file system is asked for now; None in between."""
         self.asked: str | None = None
@@ -112,11 +119,16 @@ class PathWalk:
         return PathFacts(here or "/", stat.S_ISDIR(mode))
 
     def _mode(self, place: str) -> int:
+        known = self._modes.get(place)
+        if known is not None:
+            return known
         self.visit(place)
         try:
-            return os.lstat(place).st_mode
+            mode = os.lstat(place).st_mode
         except (OSError, ValueError):  # no path of this system, as with a NUL byte in it
-            return 0
+            mode = 0
+        self._modes[place] = mode
+        return mode
 
     def _target(self, place: str) -> str | None:
         try:
@@ -128,8 +140,7 @@ class PathWalk:
         """Return the root of the repository around a real path, None where there is none."""
         # Plain strings: this is asked with every hook.
         while True:
-            self.visit(f"{place}/.git")
-            found = os.path.lexists(f"{place}/.git")
+            found = self._mode(f"{place}/.git")
             self.at = None
             if found:
                 return place or "/"
@@ -145,9 +156,11 @@ SECONDS = 0.5
 HOOK_SECONDS = 0.3
 # Who has not answered by then is asked by a few at a time only.
 SLOW_S = 0.005
-# After a slow lookup on the event loop all go to threads, for so many times as long as it took. So
-# slow ones hold the loop up for a twentieth of the time at most, and one that only waited for a
-# processor, as on a busy machine, does not matter much.
+# After so many slow lookups in a row on the event loop all go to threads, for so many times as long
+# as they took. So slow ones hold the loop up for a twentieth of the time at most. A single one may
+# have waited for a processor or the interpreter, as on a busy computer, where threads only take
+# more of both.
+SLOW_ONES = 3
 PAUSE, LONGEST_PAUSE_S = 20, 600.0
 FEW_PATHS = 8
 MOST_AT_ONCE = 4
@@ -157,8 +170,6 @@ _LOCKS = (LockAcquire, LockCheck, LockList)
 _MOUNTS = Path("/proc/self/mountinfo")
 # File systems that do not wait for another computer.
 _LOCAL = {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
-_Seen = dict[str, "PathFacts | PathUnanswered"]
-_seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
 
 
 class PathUnanswered(Unavailable):
@@ -174,6 +185,22 @@ class PathUnanswered(Unavailable):
         )
         self.path = path
         self.reached = reached
+
+
+class _Seen(NamedTuple):
+    """What a request has looked at."""
+
+    facts: dict[str, PathFacts | PathUnanswered]
+    modes: dict[str, int]
+
+
+_seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
+
+
+def _walk(admit: Callable[[str], None] = lambda _: None) -> PathWalk:
+    """Return a new walk, which knows what the request has looked at."""
+    seen = _seen.get()
+    return PathWalk(admit, None if seen is None else seen.modes)
 
 
 class _MountClosed(Exception):
@@ -208,7 +235,7 @@ class _Lookup:
     """A piece of work on a thread, where it is, and how it ended."""
 
     def __init__(self, work: Callable[[PathWalk], Any], admit: Callable[[str], None]) -> None:
-        self.walk = PathWalk(admit)
+        self.walk = _walk(admit)
         self.work = partial(work, self.walk)
         self.done = trio.Event()
         self.result: outcome.Outcome[Any] | None = None
@@ -218,7 +245,7 @@ class _Lookup:
 class _NearLookups:
     """Lookups on the event loop: of paths on the file system that holds fleetd's own files.
 
-    There are none for a while after one that was slow. With ``local_only`` there are none on what
+    There are none for a while after some that were slow. With ``local_only`` there are none on what
     may wait for another computer, such as NFS.
     """
 
@@ -229,6 +256,8 @@ class _NearLookups:
         self._changes = select.poll()
         self._changes.register(mount_info, select.POLLPRI)
         self._not_before = 0.0
+        self._slow: list[float] = []
+        """How many seconds the last ones took, as far as all of them were slow."""
         self._read()
 
     def _read(self) -> None:
@@ -245,11 +274,23 @@ class _NearLookups:
         if self._changes.poll(0):
             self._read()
         try:
-            return work(PathWalk(self._admit))
-        finally:
-            ended = time.monotonic()
-            if (took := ended - begun) > SLOW_S:
-                self._not_before = ended + min(PAUSE * took, LONGEST_PAUSE_S)
+            found = work(_walk(self._admit))
+        except _Elsewhere:
+            self._time(begun, is_whole=False)
+            raise
+        self._time(begun, is_whole=True)
+        return found
+
+    def _time(self, begun: float, *, is_whole: bool) -> None:
+        """Note how long a lookup took; a part of one that was quick says nothing."""
+        ended = time.monotonic()
+        if ended - begun > SLOW_S:
+            self._slow.append(ended - begun)
+        elif is_whole:
+            self._slow.clear()
+        if len(self._slow) == SLOW_ONES:
+            self._not_before = ended + min(PAUSE * sum(self._slow), LONGEST_PAUSE_S)
+            self._slow.clear()
 
     def _admit(self, path: str) -> None:
         mounts = self._mounts
@@ -295,7 +336,7 @@ class FileSystem:
         """
         if self._inline:
             await trio.lowlevel.checkpoint()
-            return work(PathWalk())
+            return work(_walk())
         lookup: _Lookup | None = None
         with trio.move_on_after(seconds):
             while True:
@@ -413,7 +454,7 @@ class FileSystem:
         if seen is not None:
             yield seen
             return
-        token = _seen.set(seen := {})
+        token = _seen.set(seen := _Seen({}, {}))
         try:
             yield seen
         finally:
@@ -422,12 +463,12 @@ class FileSystem:
     async def look(self, *paths: str, seconds: float = SECONDS) -> list[PathFacts]:
         """Return the facts of absolute paths, by one thread; raises PathUnanswered."""
         with self.remembering() as seen:
-            new = [path for path in dict.fromkeys(paths) if path not in seen]
+            new = [path for path in dict.fromkeys(paths) if path not in seen.facts]
             if new:
                 await self._look(new, seen, seconds)
             found = []
             for path in paths:
-                facts = seen[path]
+                facts = seen.facts[path]
                 if isinstance(facts, PathUnanswered):
                     raise facts
                 found.append(facts)
@@ -442,10 +483,10 @@ class FileSystem:
                 seconds=seconds,
             )
         except PathUnanswered as unanswered:
-            seen[unanswered.path] = unanswered
+            seen.facts[unanswered.path] = unanswered
             raise
         for path, found in zip(paths, facts, strict=True):
-            seen[path] = seen[found.real] = found
+            seen.facts[path] = seen.facts[found.real] = found
 
     async def real_path(self, file: str, base: str | None) -> str | None:
         """Return a file's absolute path with ``..``, doubled slashes and symlinks resolved.

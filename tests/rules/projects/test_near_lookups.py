@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,19 @@ from fleetd.host.file_system import FileSystem, PathUnanswered
 from tests.support.hung_mount import hung_mount
 from tests.support.small_disk import CannotMount
 
+PathWork = Callable[[file_system.PathWalk], None]
+
 
 @pytest.fixture
 def here(tmp_path: Path) -> str:
     return str(tmp_path.resolve())
+
+
+@pytest.fixture
+def repository(here: str) -> Path:
+    place = Path(here, ".git")
+    place.mkdir()
+    return place
 
 
 @pytest.fixture
@@ -103,34 +112,79 @@ async def test_a_link_to_another_file_system_is_followed_on_a_thread(
         assert set(threads) == {True}
 
 
-@pytest.mark.parametrize(("took_s", "pause_s"), [(0.006, 0.12), (0.1, 2.0), (100.0, 600.0)])
-async def test_after_a_slow_lookup_threads_are_used_for_a_while(
+@pytest.fixture
+def passing(here: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], PathWork]:
+    """Return what makes lookups that take so many seconds of a clock that moves only by them."""
+    now = 1_000.0
+    monkeypatch.setattr(file_system.time, "monotonic", lambda: now)
+
+    def taking(seconds: float) -> PathWork:
+        def work(walk: file_system.PathWalk) -> None:
+            nonlocal now
+            walk.facts(f"{here}/a.py")
+            now += seconds
+
+        return work
+
+    return taking
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.006, 0.36), (0.1, 6.0), (100.0, 600.0)])
+async def test_after_three_slow_lookups_in_a_row_threads_are_used_for_a_while(
     here: str,
     threads: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
+    passing: Callable[[float], PathWork],
     took_s: float,
     pause_s: float,
 ) -> None:
-    now = 1_000.0
-    monkeypatch.setattr(file_system.time, "monotonic", lambda: now)
     files = FileSystem(inline=False)
 
-    def slow(walk: file_system.PathWalk) -> None:
-        nonlocal now
-        walk.facts(f"{here}/a.py")
-        now += took_s
-
-    async def look() -> bool:
-        await files.run_short(lambda walk: walk.facts(f"{here}/a.py"), here)
+    async def is_near() -> bool:
+        await files.run_short(passing(0), here)
         return threads[-1]
 
     with files.near(Path(here)):
-        assert await look()
-        await files.run_short(slow, here)
-        now += pause_s * 0.99
-        assert not await look()
-        now += pause_s * 0.02
-        assert await look()
+        for _ in range(3):
+            assert await is_near()
+            await files.run_short(passing(took_s), here)
+            await files.run_short(passing(took_s), here)
+        await files.run_short(passing(took_s), here)
+        passing(pause_s * 0.99)(file_system.PathWalk())
+        assert not await is_near()
+        passing(pause_s * 0.02)(file_system.PathWalk())
+        assert await is_near()
+
+
+async def test_a_lookup_that_is_quick_until_it_leaves_does_not_end_a_row_of_slow_ones(
+    here: str, elsewhere: str, threads: list[bool], passing: Callable[[float], PathWork]
+) -> None:
+    files = FileSystem(inline=False)
+    with files.near(Path(here)):
+        for _ in range(3):
+            await files.look(f"{here}/link/a.py")
+            await files.run_short(passing(0.1), here)
+        await files.look(f"{here}/b.py")
+        assert not threads[-1]
+
+
+async def test_within_a_request_a_path_is_asked_for_once(
+    repository: Path, here: str, threads: list[bool]
+) -> None:
+    files = FileSystem(inline=False)
+
+    def look(walk: file_system.PathWalk) -> tuple[str, str | None]:
+        real = walk.facts(f"{here}/src/a.py").real
+        return real, walk.root(f"{here}/src")
+
+    with files.near(Path(here)):
+        with files.remembering():
+            assert await files.run_short(look, here) == (f"{here}/src/a.py", here)
+            asked = len(threads)
+            assert asked == len(["src", "src/a.py", "src/.git", ".git"])
+            await trio.Path(repository).rmdir()
+            assert await files.run_short(look, here) == (f"{here}/src/a.py", here)
+            assert len(threads) == asked
+        assert await files.run_short(look, here) == (f"{here}/src/a.py", None)
 
 
 async def test_a_mount_made_later_is_noticed(here: str, threads: list[bool]) -> None:
