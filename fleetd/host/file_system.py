@@ -52,21 +52,26 @@ def absolute(file: str, base: str | None) -> str | None:
     return f"{base}/{path}" if base is not None and base.startswith("/") else None
 
 
+class _Seen:
+    """What the file system has said; a request asks for a path once."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, PathFacts | PathUnanswered] = {}
+        self.modes: dict[str, int] = {}
+        """The modes of paths, 0 for one that cannot be looked at."""
+
+
 class PathWalk:
     """One way through the file system. ``admit`` is called with each path before it is asked for.
 
-    ``admit`` may raise: then the path is not asked for. ``modes`` are those that are known: what
-    is in there is not asked for either.
+    ``admit`` may raise: then the path is not asked for. Nor is one that is ``seen``.
     """
 
     def __init__(
-        self,
-        admit: Callable[[str], None] = lambda _: None,
-        modes: dict[str, int] | None = None,
+        self, admit: Callable[[str], None] = lambda _: None, seen: _Seen | None = None
     ) -> None:
         self._admit = admit
-        self._modes = {} if modes is None else modes
-        """The modes of paths, 0 for one that cannot be looked at."""
+        self._seen = _Seen() if seen is None else seen
         self.at: str | None = None
         """The path that a file system is asked for now; None in between."""
         self.asked: str | None = None
@@ -88,6 +93,9 @@ class PathWalk:
 
         What cannot be looked at counts as no link, and links in a circle stay as they are.
         """
+        known = self._seen.facts.get(path)
+        if isinstance(known, PathFacts):
+            return known
         self.asked, self._stands = path, ("", [])
         here: str = ""
         mode: int | None = None
@@ -116,10 +124,12 @@ class PathWalk:
         if mode is None:  # nobody has asked for what it came to
             mode = self._mode(here or "/")
         self.at = None
-        return PathFacts(here or "/", stat.S_ISDIR(mode))
+        found = PathFacts(here or "/", stat.S_ISDIR(mode))
+        self._seen.facts[path] = self._seen.facts[found.real] = found
+        return found
 
     def _mode(self, place: str) -> int:
-        known = self._modes.get(place)
+        known = self._seen.modes.get(place)
         if known is not None:
             return known
         self.visit(place)
@@ -127,7 +137,7 @@ class PathWalk:
             mode = os.lstat(place).st_mode
         except (OSError, ValueError):  # no path of this system, as with a NUL byte in it
             mode = 0
-        self._modes[place] = mode
+        self._seen.modes[place] = mode
         return mode
 
     def _target(self, place: str) -> str | None:
@@ -187,20 +197,12 @@ class PathUnanswered(Unavailable):
         self.reached = reached
 
 
-class _Seen(NamedTuple):
-    """What a request has looked at."""
-
-    facts: dict[str, PathFacts | PathUnanswered]
-    modes: dict[str, int]
-
-
 _seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
 
 
 def _walk(admit: Callable[[str], None] = lambda _: None) -> PathWalk:
     """Return a new walk, which knows what the request has looked at."""
-    seen = _seen.get()
-    return PathWalk(admit, None if seen is None else seen.modes)
+    return PathWalk(admit, _seen.get())
 
 
 class _MountClosed(Exception):
@@ -454,7 +456,7 @@ class FileSystem:
         if seen is not None:
             yield seen
             return
-        token = _seen.set(seen := _Seen({}, {}))
+        token = _seen.set(seen := _Seen())
         try:
             yield seen
         finally:
@@ -475,18 +477,15 @@ class FileSystem:
             return found
 
     async def _look(self, paths: list[str], seen: _Seen, seconds: float) -> None:
+        def work(walk: PathWalk) -> None:
+            for path in paths:
+                walk.facts(path)
+
         try:
-            facts = await self.run_short(
-                lambda walk: [walk.facts(path) for path in paths],
-                paths[0],
-                paths=len(paths),
-                seconds=seconds,
-            )
+            await self.run_short(work, paths[0], paths=len(paths), seconds=seconds)
         except PathUnanswered as unanswered:
             seen.facts[unanswered.path] = unanswered
             raise
-        for path, found in zip(paths, facts, strict=True):
-            seen.facts[path] = seen.facts[found.real] = found
 
     async def real_path(self, file: str, base: str | None) -> str | None:
         """Return a file's absolute path with ``..``, doubled slashes and symlinks resolved.

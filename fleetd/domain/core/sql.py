@@ -1,6 +1,7 @@
 """Parts of SQL statements: lists of parameters and constants, and conditions on texts."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -52,7 +53,12 @@ def named_params(prefix: str, values: Sequence[str | int]) -> Row:
 
 def inside_of(prefix: str, values: Sequence[str | int]) -> str:
     """Return the inside of ``IN (...)``; an empty list matches nothing."""
-    return ", ".join(f":{name}" for name in named_params(prefix, values)) or "NULL"
+    return _inside_of(prefix, len(values))
+
+
+@lru_cache(maxsize=1_000)
+def _inside_of(prefix: str, number: int) -> str:
+    return ", ".join([f":{prefix}{each}" for each in range(number)]) or "NULL"
 
 
 def in_sql(constants: Iterable[str]) -> str:

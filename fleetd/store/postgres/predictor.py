@@ -77,6 +77,8 @@ class OwnWrites:
 
         Once they are committed, their numbers are known by what the counters were ``before``.
         """
+        if not self._written:
+            return ()
         tables = sorted(self._written.keys() & shape.reads)
         found = tuple(each for table in tables for each in self._written[table])
         if before is None:
@@ -359,8 +361,11 @@ class Predictor:
 
     def _prediction(self, key: Key, writes: PriorWrites) -> _Prediction:
         kind = read_after(key, writes)
-        prediction = self._predictions.setdefault(kind, _Prediction())
-        self._predictions.move_to_end(kind)
+        prediction = self._predictions.get(kind)
+        if prediction is not None:
+            self._predictions.move_to_end(kind)
+            return prediction
+        prediction = self._predictions[kind] = _Prediction()
         if len(self._predictions) > _MOST:
             self._predictions.popitem(last=False)
         return prediction
@@ -381,8 +386,9 @@ def _length(values: Iterable[Any]) -> int:
     return sum(len(value) for value in values if isinstance(value, str))
 
 
-def _has_activity(rows: Iterable[Pairs] | None) -> bool:
-    return any(column in ACTIVITY for row in rows or () for column, _ in row)
+def _has_activity(rows: Sequence[Pairs]) -> bool:
+    """Whether rows, which all have the same columns, have one of activity."""
+    return bool(rows) and not ACTIVITY.keys().isdisjoint([column for column, _ in rows[0]])
 
 
 class ExecuteWithColumns(Execute, Protocol):

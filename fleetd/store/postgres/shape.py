@@ -37,7 +37,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     def key(self, params: Row) -> tuple[str, tuple[Any, ...]]:
         """Return what is asked, with the parameters by the order of their names."""
-        return self.question, tuple(params[name] for name in self.names)
+        return self.question, tuple([params[name] for name in self.names])
 
 
 _PART = re.compile(r"'(?:[^']|'')*'|[()]|[^'()]+")

@@ -119,7 +119,7 @@ class Attempt:
         key = shape.key(params)
         own: PriorWrites = ()
         if shape.kind in ("read", "returning"):
-            if any(isinstance(value, Assigned) for value in key[1]):
+            if Assigned in map(type, key[1]):
                 raise Unpredictable("a number is looked for that is given at the commit")
             own = self.own.read_by(shape)
             rows = self._known(key, own)

@@ -100,17 +100,14 @@ Argument = str | Callable[[Number], str]
 
 
 class Call:
-    """A statement by its name, with what it is to be given; ``size`` is in characters."""
+    """A statement by its name, with its arguments; ``size`` is of their texts, in characters."""
 
     __slots__ = ("_arguments", "_name", "size")
 
-    def __init__(self, name: str, values: tuple[Any, ...], expected: str | None) -> None:
+    def __init__(self, name: str, arguments: list[Argument], size: int) -> None:
         self._name = name
-        self._arguments = [_argument(each) for each in values if each is not None]
-        if expected is not None:
-            self._arguments.append(_argument(expected))
-        self.size = sum([len(each) for each in values if isinstance(each, str)])
-        self.size += len(expected or "")
+        self._arguments = arguments
+        self.size = size
 
     def text(self, number: Number = no_number) -> str:
         """Return the SQL that runs it."""
@@ -125,9 +122,7 @@ def _argument(value: Any) -> Argument:
     if isinstance(value, Assigned):
         return partial(literal, value)
     text = _plain(value)
-    if isinstance(value, str) and placeholders(value):
-        return partial(literal, value)
-    return text
+    return partial(literal, value) if isinstance(value, str) and placeholders(value) else text
 
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -150,8 +145,20 @@ class PreparedStatements:
         In ``form``, SQL stands for the statement and EXPECTED for a text, which is JSON.
         Raises Unpredictable for a statement that the server does not take by name.
         """
-        values = tuple([params[name] for name in numbered(sql)[1]])
-        key = (sql, form, tuple([_TYPES.get(type(each)) or _type_of(each) for each in values]))
+        types: list[str] = []
+        arguments: list[Argument] = []
+        size = 0
+        for parameter in numbered(sql)[1]:
+            value = params[parameter]
+            types.append(_TYPES.get(type(value)) or _type_of(value))
+            if value is not None:
+                arguments.append(_argument(value))
+                if isinstance(value, str):
+                    size += len(value)
+        if expected is not None:
+            arguments.append(_argument(expected))
+            size += len(expected)
+        key = (sql, form, tuple(types))
         name = self._names.get(key)
         if name is not None:
             self._names.move_to_end(key)
@@ -160,7 +167,7 @@ class PreparedStatements:
         elif (name := self._new.get(key)) is None:
             self._given += 1
             self._new[key] = name = f"fleet_{self._given}"
-        return Call(name, values, expected)
+        return Call(name, arguments, size)
 
     def prepare(self) -> None:
         """Prepare what is called for the first time; raises as ``run`` does."""
