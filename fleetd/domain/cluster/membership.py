@@ -79,12 +79,14 @@ def heartbeat(
     nonce: str = "",
     boot_id: str = "",
     earlier: tuple[str, ...] = (),
+    *,
+    thorough: bool = True,
 ) -> HeartbeatResult:
     """Note that this machine is here, whatever it counted as before.
 
-    Where another machine has the same ``name``, this one is called by its id, too. ``nonce`` is of
-    this start of the daemon, ``earlier`` are those of the starts before it; ``boot_id`` says where
-    its pids mean something.
+    Where another machine has the same ``name``, this one is called by its id, too. A ``thorough``
+    heartbeat looks for one among all machines. ``nonce`` is of this start of the daemon,
+    ``earlier`` are those of the starts before it; ``boot_id`` says where its pids mean something.
     """
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     # Another daemon of this id has beaten since, and still does.
@@ -99,7 +101,7 @@ def heartbeat(
         " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms,"
         " nonce = excluded.nonce, boot_id = excluded.boot_id",
         id=ctx.machine,
-        name=with_id(name, ctx.machine) if _has_namesake(tx, ctx, name) else name,
+        name=_shown_name(tx, ctx, name, None if thorough else before),
         started=started_at,
         now=ctx.now,
         awake=ctx.awake_ms,
@@ -121,6 +123,14 @@ def heartbeat(
 def with_id(name: str, machine: str) -> str:
     """Return what a machine is called whose name says too little."""
     return f"{name} ({machine})"
+
+
+def _shown_name(tx: Tx, ctx: Context, name: str, before: Row | None) -> str:
+    """Return what this machine is called: as ``before``, if that has the name that it has now."""
+    named = with_id(name, ctx.machine)
+    if before is not None and before["name"] in (name, named):
+        return str(before["name"])
+    return named if _has_namesake(tx, ctx, name) else name
 
 
 def _has_namesake(tx: Tx, ctx: Context, name: str) -> bool:

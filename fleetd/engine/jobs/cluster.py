@@ -25,11 +25,11 @@ async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True
     """Tell that this machine is here, then act on each thing that is missing.
 
     ``anew``: this machine was out of touch until now, and must look for its own agents first.
-    ``thorough`` also looks at machines that are lost already: whoever counted one as lost may have
-    ended before its agents were lost, too.
+    ``thorough`` also looks for machines of the same name, and at machines that are lost already:
+    whoever counted one as lost may have ended before its agents were lost, too.
     Raises StoreUnready once another daemon beats by this machine's id.
     """
-    beaten = await _beat(engine)
+    beaten = await _beat(engine, thorough=thorough)
     if beaten.overtaken_by is not None:
         raise _id_in_use(engine, beaten.overtaken_by)
     if anew or beaten.was_lost:
@@ -56,13 +56,13 @@ def machine_name(engine: Engine) -> str:
     return engine.config.machine_name or host_name()
 
 
-async def _beat(engine: Engine) -> HeartbeatResult:
-    own, started = engine.instance, iso(engine.started_ms)
+async def _beat(engine: Engine, *, thorough: bool) -> HeartbeatResult:
+    own, name, started = engine.instance, machine_name(engine), iso(engine.started_ms)
     if own is None:
-        return await engine.write(membership.heartbeat, machine_name(engine), started)
+        return await engine.write(membership.heartbeat, name, started, thorough=thorough)
     earlier = tuple(each.nonce for each in own.earlier)
     return await engine.write(
-        membership.heartbeat, machine_name(engine), started, own.nonce, own.boot_id, earlier
+        membership.heartbeat, name, started, own.nonce, own.boot_id, earlier, thorough=thorough
     )
 
 

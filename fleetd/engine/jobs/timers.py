@@ -36,7 +36,8 @@ ROOM_S = 60
 # Whoever asks rings; this is for a daemon that starts, and for clocks that were set.
 ASKS_S = 600
 FILES_S = 60
-# Every so many heartbeats also look for agents of machines that are lost already.
+# Every so many heartbeats also look for agents of machines that are lost already, and for machines
+# of the same name.
 THOROUGH = 6
 INDEX_S = 60
 

@@ -139,10 +139,10 @@ async def test_what_goes_wrong_does_not_end_it(
     north, _ = machines
     write, bugs = north.engine.write, iter([ValueError("a bug")])
 
-    async def broken(rule, *rest):
+    async def broken(rule, *rest, **named):
         if rule is membership.heartbeat and (bug := next(bugs, None)):
             raise bug
-        return await write(rule, *rest)
+        return await write(rule, *rest, **named)
 
     monkeypatch.setattr(north.engine, "write", broken)
     nursery.start_soon(timers.send_heartbeats, north.engine)

@@ -51,10 +51,9 @@ async def machines(tmp_path, nursery):
         ]
 
 
-async def beat(fleet, name=None):
-    return await fleet.engine.write(
-        membership.heartbeat, name or f"host-{fleet.engine.machine[-1]}", fleet.clock.now
-    )
+async def beat(fleet, name=None, *, thorough=True):
+    name = name or f"host-{fleet.engine.machine[-1]}"
+    return await fleet.engine.write(membership.heartbeat, name, fleet.clock.now, thorough=thorough)
 
 
 async def touch(fleet):
@@ -226,6 +225,24 @@ async def test_machines_of_one_name_are_called_by_their_ids_too(machines):
     await beat(south, "laptop")
     await beat(north, "vm")
     assert names() == {NORTH: "vm", SOUTH: "laptop"}
+
+
+async def test_only_a_thorough_heartbeat_looks_for_machines_of_one_name(machines):
+    def name():
+        return north.sql("SELECT name FROM machines WHERE id = :id", id=NORTH)[0]["name"]
+
+    north, south = machines
+    await beat(north, "vm")
+    await beat(south, "vm")
+    await beat(north, "vm", thorough=False)
+    assert name() == "vm"
+    await beat(north, "vm")
+    await beat(south, "laptop")
+    await beat(north, "vm", thorough=False)
+    assert name() == f"vm ({NORTH})"
+    # A name of its own that is new counts at once.
+    await beat(north, "laptop", thorough=False)
+    assert name() == f"laptop ({NORTH})"
 
 
 async def test_a_machine_is_called_as_the_settings_say(tmp_path):
