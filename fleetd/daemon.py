@@ -23,7 +23,7 @@ from .config import Loaded
 from .engine.engine import DAEMON, Engine
 from .engine.jobs.timers import run_timers
 from .engine.lifecycle import open_engine
-from .host.cpu_worker import SWITCH_S
+from .host.cpu_worker import SHARED_SWITCH_S, SWITCH_S
 from .host.instance_lock import AlreadyRunning
 from .host.paths import PathRefused
 from .host.systemd import Notifier, feed_watchdog
@@ -53,7 +53,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def start(loaded: Loaded) -> int:
     """Run the daemon until it is told to stop; return its exit status."""
-    prepare_process()
+    prepare_process(shared=bool(loaded.config.store))
     status = 0
     try:
         status = trio.run(_run, loaded, Notifier())
@@ -92,10 +92,13 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def prepare_process() -> None:
-    """Let threads take turns, and make room for the descriptors that connections take."""
+def prepare_process(*, shared: bool) -> None:
+    """Let threads take turns, and make room for the descriptors that connections take.
+
+    ``shared`` is whether the store is on a server.
+    """
     prepare_decoders(msgspec.Struct)
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SHARED_SWITCH_S if shared else SWITCH_S)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:

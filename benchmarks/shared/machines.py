@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("number", type=int)
     options = parser.parse_args()
-    prepare_process()
+    prepare_process(shared=True)
     sys.setswitchinterval(SWITCH_S)
     trio.run(_run, options.url, options.place, options.number)
 

@@ -10,19 +10,19 @@ import trio
 T = TypeVar("T")
 # From here on, looking through a text takes longer than going to a thread and back.
 LONG_BYTES = 32_768
-# How long a thread keeps the interpreter while others wait for it, in seconds. The event loop and
-# the writer both work on many hooks at once: if they took turns every 0.1 ms, a hook of a shared
-# store would take a quarter more CPU.
-SWITCH_S = 0.001
-# The same while a long text is looked through. A small request lets go of the interpreter some
-# twenty times, and waits that long to have it back.
-LONG_SWITCH_S = 0.000_1
+# How long a thread keeps the interpreter while others wait for it, in seconds. A small request lets
+# go of it some twenty times, and SQLite's writer with each statement: at Python's own 5 ms, a small
+# request took 75 ms while a long text was looked through.
+SWITCH_S = 0.000_1
+# The same where the store is on a server, whose writer computes for ms: with 0.1 ms, a hook took a
+# quarter more CPU when 16 came at once.
+SHARED_SWITCH_S = 0.001
 
 
 def _sharing(work: Callable[[], T]) -> T:
     """Do a piece of work, and let the other threads change places with it more often."""
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, LONG_SWITCH_S))
+    sys.setswitchinterval(min(usual, SWITCH_S))
     try:
         return work()
     finally:

@@ -31,5 +31,5 @@ def test_only_what_a_person_must_change_is_no_reason_to_try_again(
 
     (tmp_path / "project").mkdir()
     monkeypatch.setattr(daemon, "_run", run)
-    monkeypatch.setattr(daemon, "prepare_process", lambda: None)
+    monkeypatch.setattr(daemon, "prepare_process", lambda **_: None)
     assert daemon.start(settings(tmp_path)) == status
