@@ -1,6 +1,7 @@
 """CPU worker: a thread for long computations, so that the event loop serves others meanwhile."""
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -19,14 +20,35 @@ SWITCH_S = 0.000_1
 SHARED_SWITCH_S = 0.001
 
 
-def _sharing(work: Callable[[], T]) -> T:
-    """Do a piece of work, and let the other threads change places with it more often."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, SWITCH_S))
-    try:
+class _ShortTurns:
+    """Has threads change places after ``SWITCH_S``, as long as any thread is inside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._usual = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._usual, SWITCH_S))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                sys.setswitchinterval(self._usual)
+
+
+_short_turns = _ShortTurns()
+
+
+def in_short_turns(work: Callable[[], T]) -> T:
+    """Do a piece of work on this thread, and let the others change places with it often."""
+    with _short_turns:
         return work()
-    finally:
-        sys.setswitchinterval(usual)
 
 
 class CpuWorker:
@@ -60,4 +82,4 @@ class CpuWorker:
         if self._inline:
             await trio.lowlevel.checkpoint()
             return work()
-        return await trio.to_thread.run_sync(partial(_sharing, work), limiter=self._one)
+        return await trio.to_thread.run_sync(partial(in_short_turns, work), limiter=self._one)

@@ -27,6 +27,7 @@ import trio
 
 from ..protocol.errors import Unavailable
 from ..protocol.requests.lock import LockAcquire, LockCheck, LockList
+from .cpu_worker import in_short_turns
 
 
 class PathFacts(msgspec.Struct, frozen=True):
@@ -59,6 +60,8 @@ class _Seen:
         self.facts: dict[str, PathFacts | PathUnanswered] = {}
         self.modes: dict[str, int] = {}
         """The modes of paths, 0 for one that cannot be looked at."""
+        self.targets: dict[str, str | None] = {}
+        """Where links lead, None for one that cannot be read."""
 
 
 class PathWalk:
@@ -95,6 +98,7 @@ class PathWalk:
         """
         known = self._seen.facts.get(path)
         if isinstance(known, PathFacts):
+            self.asked, self._stands, self.at = path, (known.real, []), None
             return known
         self.asked, self._stands = path, ("", [])
         here: str = ""
@@ -141,10 +145,14 @@ class PathWalk:
         return mode
 
     def _target(self, place: str) -> str | None:
-        try:
-            return os.readlink(place)  # noqa: PTH115 - as above
-        except OSError:
-            return None
+        if place in self._seen.targets:
+            return self._seen.targets[place]
+        self.visit(place)
+        target: str | None = None
+        with contextlib.suppress(OSError):
+            target = os.readlink(place)  # noqa: PTH115 - as above
+        self._seen.targets[place] = target
+        return target
 
     def root(self, place: str) -> str | None:
         """Return the root of the repository around a real path, None where there is none."""
@@ -166,12 +174,11 @@ SECONDS = 0.5
 HOOK_SECONDS = 0.3
 # Who has not answered by then is asked by a few at a time only.
 SLOW_S = 0.005
-# After so many slow lookups in a row on the event loop all go to threads, for so many times as long
-# as they took. So slow ones hold the loop up for a twentieth of the time at most. A single one may
-# have waited for a processor or the interpreter, as on a busy computer, where threads only take
-# more of both.
-SLOW_ONES = 3
+# Slow lookups may hold up the event loop for a twentieth of the time, and for ``BURST_S`` at once.
+# After that all go to threads until the time is made up for. On a busy computer some only waited
+# for a processor or the interpreter, and threads would take more of both.
 PAUSE, LONGEST_PAUSE_S = 20, 600.0
+BURST_S = 0.05
 FEW_PATHS = 8
 MOST_AT_ONCE = 4
 MOST_PER_MOUNT = 4
@@ -258,8 +265,8 @@ class _NearLookups:
         self._changes = select.poll()
         self._changes.register(mount_info, select.POLLPRI)
         self._not_before = 0.0
-        self._slow: list[float] = []
-        """How many seconds the last ones took, as far as all of them were slow."""
+        self._held_s = self._noted_at = 0.0
+        """For how long slow ones held up the loop that is not made up for, and when that was."""
         self._read()
 
     def _read(self) -> None:
@@ -276,23 +283,20 @@ class _NearLookups:
         if self._changes.poll(0):
             self._read()
         try:
-            found = work(_walk(self._admit))
-        except _Elsewhere:
-            self._time(begun, is_whole=False)
-            raise
-        self._time(begun, is_whole=True)
-        return found
+            return work(_walk(self._admit))
+        finally:
+            self._time(begun, time.monotonic())
 
-    def _time(self, begun: float, *, is_whole: bool) -> None:
-        """Note how long a lookup took; a part of one that was quick says nothing."""
-        ended = time.monotonic()
-        if ended - begun > SLOW_S:
-            self._slow.append(ended - begun)
-        elif is_whole:
-            self._slow.clear()
-        if len(self._slow) == SLOW_ONES:
-            self._not_before = ended + min(PAUSE * sum(self._slow), LONGEST_PAUSE_S)
-            self._slow.clear()
+    def _time(self, begun: float, ended: float) -> None:
+        """Note how long a lookup took, and pause after slow ones that took too long together."""
+        if ended - begun <= SLOW_S:
+            return
+        made_up = (begun - self._noted_at) / PAUSE
+        self._held_s = max(0.0, self._held_s - made_up) + ended - begun
+        self._noted_at = ended
+        if self._held_s > BURST_S:
+            self._not_before = ended + min(PAUSE * self._held_s, LONGEST_PAUSE_S)
+            self._held_s = 0.0
 
     def _admit(self, path: str) -> None:
         mounts = self._mounts
@@ -407,7 +411,9 @@ class FileSystem:
                 token.run_sync_soon(self._finish, lookup, result)
 
         self._threads += 1
-        trio.lowlevel.start_thread_soon(lookup.work, deliver, "file system")
+        # Some read long files, and interpret them.
+        work = partial(in_short_turns, lookup.work)
+        trio.lowlevel.start_thread_soon(work, deliver, "file system")
 
     def _finish(self, lookup: _Lookup, result: outcome.Outcome[Any]) -> None:
         self._threads -= 1
@@ -450,9 +456,12 @@ class FileSystem:
     # What requests ask for
 
     @contextlib.contextmanager
-    def remembering(self) -> Iterator[_Seen]:
-        """Remember what is looked at until the block ends: a request asks for a path once."""
-        seen = _seen.get()
+    def remembering(self, *, anew: bool = False) -> Iterator[_Seen]:
+        """Remember what is looked at until the block ends: a request asks for a path once.
+
+        ``anew`` is for work within a request that has to know nothing of what it has seen.
+        """
+        seen = None if anew else _seen.get()
         if seen is not None:
             yield seen
             return

@@ -499,7 +499,8 @@ async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
     if request is None:
         return None
     # A clock that was set back meanwhile makes nothing happen in the future.
-    with trace.on_behalf_of(None):  # whoever has the spool emptied did not ask for this
+    # Whoever has the spool emptied did not ask for this, and may have looked around long ago.
+    with trace.on_behalf_of(None), engine.files.remembering(anew=True):
         await record_delivery(
             engine,
             request,

@@ -129,11 +129,14 @@ def passing(here: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Pat
     return taking
 
 
-@pytest.mark.parametrize(("took_s", "pause_s"), [(0.006, 0.36), (0.1, 6.0), (100.0, 600.0)])
-async def test_after_three_slow_lookups_in_a_row_threads_are_used_for_a_while(
+@pytest.mark.parametrize(
+    ("number", "took_s", "pause_s"), [(9, 0.006, 1.0), (1, 0.1, 2.0), (1, 100.0, 600.0)]
+)
+async def test_after_slow_lookups_threads_are_used_for_a_while(
     here: str,
     threads: list[bool],
     passing: Callable[[float], PathWork],
+    number: int,
     took_s: float,
     pause_s: float,
 ) -> None:
@@ -144,27 +147,88 @@ async def test_after_three_slow_lookups_in_a_row_threads_are_used_for_a_while(
         return threads[-1]
 
     with files.near(Path(here)):
-        for _ in range(3):
+        for _ in range(number):
             assert await is_near()
             await files.run_short(passing(took_s), here)
-            await files.run_short(passing(took_s), here)
-        await files.run_short(passing(took_s), here)
-        passing(pause_s * 0.99)(file_system.PathWalk())
+        passing(pause_s * 0.95)(file_system.PathWalk())
         assert not await is_near()
-        passing(pause_s * 0.02)(file_system.PathWalk())
+        passing(pause_s * 0.15)(file_system.PathWalk())
         assert await is_near()
 
 
-async def test_a_lookup_that_is_quick_until_it_leaves_does_not_end_a_row_of_slow_ones(
-    here: str, elsewhere: str, threads: list[bool], passing: Callable[[float], PathWork]
+async def test_a_slow_lookup_now_and_then_uses_no_thread(
+    here: str, threads: list[bool], passing: Callable[[float], PathWork]
 ) -> None:
     files = FileSystem(inline=False)
     with files.near(Path(here)):
-        for _ in range(3):
-            await files.look(f"{here}/link/a.py")
-            await files.run_short(passing(0.1), here)
+        for _ in range(100):
+            await files.run_short(passing(0.006), here)
+            passing(0.2)(file_system.PathWalk())
+    assert False not in threads[::2], "of each two the first is the lookup's"
+
+
+async def test_a_slow_lookup_that_leaves_or_fails_counts_too(
+    here: str, elsewhere: str, threads: list[bool], passing: Callable[[float], PathWork]
+) -> None:
+    def leaving(walk: file_system.PathWalk) -> None:
+        passing(0.04)(walk)
+        walk.facts(f"{elsewhere}/a.py")
+
+    def failing(walk: file_system.PathWalk) -> None:
+        passing(0.04)(walk)
+        raise ZeroDivisionError
+
+    files = FileSystem(inline=False)
+    with files.near(Path(here)):
+        with pytest.raises(ZeroDivisionError):
+            await files.run_short(failing, here)
+        await files.look(f"{here}/b.py")
+        assert threads[-1]
+        await files.run_short(leaving, here)
         await files.look(f"{here}/b.py")
         assert not threads[-1]
+
+
+async def test_a_known_link_to_another_file_system_is_read_on_a_thread(
+    here: str, elsewhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, readlink, loop = list[bool](), os.readlink, threading.current_thread()
+
+    def noting(path: Any, **more: Any) -> str:
+        read.append(threading.current_thread() is loop)
+        return readlink(path, **more)
+
+    monkeypatch.setattr(os, "readlink", noting)
+    await trio.Path(elsewhere, "link").symlink_to("a.py")
+    files = FileSystem(inline=False)
+    with files.near(Path(here)), files.remembering() as seen:
+        await files.look(f"{elsewhere}/link")
+        assert read == [False]
+        await files.look(f"{elsewhere}/link/more")
+        assert read == [False], "it is known where it leads"
+        seen.targets.clear()
+        await files.look(f"{elsewhere}/link/again")
+        assert read == [False, False]
+
+
+def test_what_is_known_is_reached(here: str) -> None:
+    """Who leaves a walk behind knows the real path of what it had looked at."""
+    Path(here, "link").symlink_to(here)
+    walk = file_system.PathWalk()
+    walk.facts(f"{here}/link")
+    walk.facts(f"{here}/b.py")
+    walk.facts(f"{here}/link")
+    assert (walk.asked, walk.reached, walk.at) == (f"{here}/link", here, None)
+
+
+async def test_work_within_a_request_can_begin_anew(here: str) -> None:
+    files = FileSystem(inline=True)
+    with files.remembering() as seen:
+        await files.look(f"{here}/a.py")
+        with files.remembering(anew=True) as new:
+            assert f"{here}/a.py" not in new.facts
+        with files.remembering() as same:
+            assert same is seen
 
 
 async def test_within_a_request_a_path_is_asked_for_once(

@@ -8,9 +8,10 @@ import pytest
 import trio
 import trio.testing
 
+from fleetd import daemon
 from fleetd.domain.redaction import requests
 from fleetd.engine.engine import DAEMON, Engine
-from fleetd.host.cpu_worker import LONG_BYTES, SHARED_SWITCH_S, SWITCH_S, CpuWorker
+from fleetd.host.cpu_worker import LONG_BYTES, SHARED_SWITCH_S, SWITCH_S, CpuWorker, in_short_turns
 from fleetd.protocol.requests.event import EventAppend
 from tests.support.fleet import Fleet
 
@@ -71,8 +72,34 @@ async def test_threads_change_places_more_often_while_something_long_is_done() -
         assert during == pytest.approx(SWITCH_S)
         assert sys.getswitchinterval() == pytest.approx(SHARED_SWITCH_S)
         assert await aside.run(sys.getswitchinterval, 1) == pytest.approx(SHARED_SWITCH_S)
+        with pytest.raises(ZeroDivisionError):
+            await aside.run(lambda: 1 // 0, LONG_BYTES)
+        assert sys.getswitchinterval() == pytest.approx(SHARED_SWITCH_S)
     finally:
         sys.setswitchinterval(usual)
+
+
+def test_the_last_thread_that_ends_brings_the_usual_turns_back() -> None:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SHARED_SWITCH_S)
+    try:
+        in_short_turns(lambda: in_short_turns(lambda: None))
+        assert sys.getswitchinterval() == pytest.approx(SHARED_SWITCH_S)
+        during = in_short_turns(lambda: (in_short_turns(lambda: None), sys.getswitchinterval())[1])
+        assert during == pytest.approx(SWITCH_S)
+    finally:
+        sys.setswitchinterval(usual)
+
+
+@pytest.mark.parametrize(("shared", "interval"), [(True, SHARED_SWITCH_S), (False, SWITCH_S)])
+def test_a_daemon_with_a_store_on_a_server_has_longer_turns(
+    monkeypatch: pytest.MonkeyPatch, *, shared: bool, interval: float
+) -> None:
+    set_to: list[float] = []
+    monkeypatch.setattr(sys, "setswitchinterval", set_to.append)
+    monkeypatch.setattr(daemon.resource, "setrlimit", lambda *_: None)
+    daemon.prepare_process(shared=shared)
+    assert set_to == [interval]
 
 
 async def test_what_it_raises_is_raised() -> None:
