@@ -207,11 +207,6 @@ class PathUnanswered(Unavailable):
 _seen: ContextVar[_Seen | None] = ContextVar("seen", default=None)
 
 
-def _walk(admit: Callable[[str], None] = lambda _: None) -> PathWalk:
-    """Return a new walk, which knows what the request has looked at."""
-    return PathWalk(admit, _seen.get())
-
-
 class _MountClosed(Exception):
     """Enough threads wait for this mount already."""
 
@@ -244,7 +239,7 @@ class _Lookup:
     """A piece of work on a thread, where it is, and how it ended."""
 
     def __init__(self, work: Callable[[PathWalk], Any], admit: Callable[[str], None]) -> None:
-        self.walk = _walk(admit)
+        self.walk = PathWalk(admit, _seen.get())
         self.work = partial(work, self.walk)
         self.done = trio.Event()
         self.result: outcome.Outcome[Any] | None = None
@@ -266,7 +261,7 @@ class _NearLookups:
         self._changes.register(mount_info, select.POLLPRI)
         self._not_before = 0.0
         self._held_s = self._noted_at = 0.0
-        """For how long slow ones held up the loop that is not made up for, and when that was."""
+        """Seconds that slow ones held up the loop, as far as it is not made up for, and when."""
         self._read()
 
     def _read(self) -> None:
@@ -283,12 +278,12 @@ class _NearLookups:
         if self._changes.poll(0):
             self._read()
         try:
-            return work(_walk(self._admit))
+            return work(PathWalk(self._admit, _seen.get()))
         finally:
             self._time(begun, time.monotonic())
 
     def _time(self, begun: float, ended: float) -> None:
-        """Note how long a lookup took, and pause after slow ones that took too long together."""
+        """Note how long a lookup took; pause once slow ones together took too long."""
         if ended - begun <= SLOW_S:
             return
         made_up = (begun - self._noted_at) / PAUSE
@@ -342,7 +337,7 @@ class FileSystem:
         """
         if self._inline:
             await trio.lowlevel.checkpoint()
-            return work(_walk())
+            return work(PathWalk(seen=_seen.get()))
         lookup: _Lookup | None = None
         with trio.move_on_after(seconds):
             while True:
@@ -411,7 +406,7 @@ class FileSystem:
                 token.run_sync_soon(self._finish, lookup, result)
 
         self._threads += 1
-        # Some read long files, and interpret them.
+        # Some of them read long files and compute.
         work = partial(in_short_turns, lookup.work)
         trio.lowlevel.start_thread_soon(work, deliver, "file system")
 
@@ -459,7 +454,7 @@ class FileSystem:
     def remembering(self, *, anew: bool = False) -> Iterator[_Seen]:
         """Remember what is looked at until the block ends: a request asks for a path once.
 
-        ``anew`` is for work within a request that has to know nothing of what it has seen.
+        With ``anew``, work within a request remembers nothing that the request has looked at.
         """
         seen = None if anew else _seen.get()
         if seen is not None:

@@ -58,7 +58,7 @@ def inside_of(prefix: str, values: Sequence[str | int]) -> str:
 
 @lru_cache(maxsize=1_000)
 def _inside_of(prefix: str, number: int) -> str:
-    return ", ".join([f":{prefix}{each}" for each in range(number)]) or "NULL"
+    return ", ".join([f":{name}" for name in named_params(prefix, range(number))]) or "NULL"
 
 
 def in_sql(constants: Iterable[str]) -> str:

@@ -498,13 +498,14 @@ async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
         return await engine.outbox.in_thread(partial(engine.spool.put_aside, waiting.name))
     if request is None:
         return None
-    # A clock that was set back meanwhile makes nothing happen in the future.
-    # Whoever has the spool emptied did not ask for this, and may have looked around long ago.
+    # This hook is no part of the request that empties the spool: the log does not name that
+    # request, and paths that it looked at are looked at again.
     with trace.on_behalf_of(None), engine.files.remembering(anew=True):
         await record_delivery(
             engine,
             request,
             DAEMON,
+            # A clock that was set back meanwhile makes nothing happen in the future.
             min(engine.store.from_wall(waiting.happened_ms), engine.clock()),
         )
     return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))

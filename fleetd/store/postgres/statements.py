@@ -122,7 +122,9 @@ def _argument(value: Any) -> Argument:
     if isinstance(value, Assigned):
         return partial(literal, value)
     text = _plain(value)
-    return partial(literal, value) if isinstance(value, str) and placeholders(value) else text
+    if isinstance(value, str) and placeholders(value):
+        return partial(literal, value)
+    return text
 
 
 _Key = tuple[str, str, tuple[str, ...]]

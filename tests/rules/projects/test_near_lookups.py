@@ -212,7 +212,7 @@ async def test_a_known_link_to_another_file_system_is_read_on_a_thread(
 
 
 def test_what_is_known_is_reached(here: str) -> None:
-    """Who leaves a walk behind knows the real path of what it had looked at."""
+    """An abandoned walk tells the real path, also of one that was remembered."""
     Path(here, "link").symlink_to(here)
     walk = file_system.PathWalk()
     walk.facts(f"{here}/link")
