@@ -2,12 +2,14 @@
 
 import json
 import re
+import time
 
 import pytest
 
 from fleetd.protocol.errors import InvalidParams, NotFound
 from fleetd.protocol.timestamps import to_ms
 
+PATIENCE_S = 30.0
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 SUMMARY = {
     "id",
@@ -68,9 +70,24 @@ def create(call, mission, **more):
     return call("checkpoint.create", mission_id=mission["id"], created_by="dispatch-001", **more)
 
 
+def with_file(call, checkpoint):
+    """Return a checkpoint once its file is written.
+
+    ``checkpoint.create`` waits a second for that, which is too short on a busy computer.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while checkpoint["backed_up_at"] is None:
+        assert time.monotonic() < deadline, checkpoint["warnings"]
+        time.sleep(0.02)
+        checkpoint = call("checkpoint.get", checkpoint_id=checkpoint["id"])
+    return checkpoint
+
+
 @pytest.mark.case("API-301")
 def test_API_301_create_a_checkpoint(call, mission, home):
-    checkpoint = create(call, mission, trigger="manual", trigger_details="Before refactoring")
+    checkpoint = with_file(
+        call, create(call, mission, trigger="manual", trigger_details="Before refactoring")
+    )
 
     assert re.fullmatch(r"chk-[0-9a-f]{8}", checkpoint["id"])
     assert TIME.fullmatch(checkpoint["timestamp"])
