@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,57 @@ def test_a_server_that_answers_quickly_is_asked_once(
     clock.ask(Line())  # type: ignore[arg-type]
 
     assert (asking, clock.now_ms() - own.ms) == (asked, ahead_ms)
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "ahead_ms", "fits", "then_ms"),
+    [
+        (1, 130, True, 130),  # quick: it is right
+        (40, 122, True, 100),  # as slow as that it says nothing new
+        (40, 78, True, 100),
+        (40, 123, False, 100),
+        (40, 77, False, 100),
+    ],
+)
+def test_a_slow_answer_that_fits_the_clock_changes_nothing(
+    own: Own, took_ms: int, ahead_ms: int, fits: bool, then_ms: int
+) -> None:
+    clock = ServerClock()
+    clock.set(100)
+    asked_ns = 7_000_000_000
+    told_ms = 7_000 + took_ms // 2 + ahead_ms
+
+    found = server_clock.reading(asked_ns, told_ms, asked_ns + took_ms * 1_000_000)
+
+    assert (found.took_ms, found.ahead_ms) == (took_ms, ahead_ms)
+    assert clock.accept(found) is fits
+    assert clock.now_ms() == own.ms + then_ms
+
+
+def test_an_answer_that_is_slow_is_not_enough_for_a_clock_that_never_asked(own: Own) -> None:
+    clock = ServerClock()
+    assert not clock.accept(server_clock.ClockReading(40, clock.now_ms() - own.ms))
+
+
+def test_a_heartbeat_asks_the_server_once(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = open_server(postgres.url(postgres.new_database(), user="postgres"))
+    asked: list[str] = []
+
+    def counted(*args: Any) -> Any:
+        asked.append(args[0])
+        return execute(*args)
+
+    with closing(server.open("writer")), closing(server.open("listener")) as line:
+        execute: Any = line.execute
+        monkeypatch.setattr(line, "execute", counted)
+
+        end = server.beat(line)
+
+    assert end == 0
+    assert len(asked) == 1
+    assert "clock_timestamp()" in asked[0]
 
 
 def test_it_runs_on_by_a_clock_that_nobody_steps(own: Own) -> None:

@@ -13,13 +13,13 @@ class Line:
     """A server that stands where a test says, and lets something happen while it is asked."""
 
     def __init__(self, batch: int, end: int, epoch: str | None, meanwhile: Any = None) -> None:
-        self._row = (batch, end, epoch, 1)
+        self._row = (batch, end, epoch, 1, 0)
         self._meanwhile = meanwhile
 
     def execute(self, *_: object) -> "Line":
         return self
 
-    def fetchone(self) -> tuple[int, int, str | None, int]:
+    def fetchone(self) -> tuple[int, int, str | None, int, int]:
         if self._meanwhile:
             self._meanwhile()
         return self._row

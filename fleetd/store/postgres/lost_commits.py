@@ -10,6 +10,7 @@ import msgspec
 from ..api import LostCommits
 from .connection import ServerConnection
 from .errors import ServerBehind
+from .server_clock import NOW_MS
 from .url import ServerAddress
 
 END = (
@@ -17,7 +18,8 @@ END = (
 )
 _POSITION = (
     f"SELECT (SELECT batch FROM writers WHERE machine = %s), {END},"
-    " (SELECT value FROM store_meta WHERE key = 'epoch'), (SELECT version FROM schema_version)"
+    " (SELECT value FROM store_meta WHERE key = 'epoch'), (SELECT version FROM schema_version),"
+    f" {NOW_MS}"
 )
 
 
@@ -25,7 +27,8 @@ class CommitPosition(msgspec.Struct, frozen=True):
     """How far a server has come: this machine's last batch, the log's end, the epoch.
 
     ``own`` is the log's end after that batch: where the batch is, everything up to there is.
-    ``schema`` is the version of the schema, as far as it was asked for.
+    ``schema`` is the version of the schema, and ``now_ms`` the server's time in ms since the Unix
+    epoch, as far as they were asked for.
     """
 
     batch: int = 0
@@ -33,6 +36,7 @@ class CommitPosition(msgspec.Struct, frozen=True):
     epoch: str | None = None
     own: int = 0
     schema: int = 0
+    now_ms: int = 0
 
 
 class LostCommitDetector:
@@ -89,8 +93,8 @@ class LostCommitDetector:
 
     def _ask(self, connection: ServerConnection) -> CommitPosition:
         row = connection.execute(_POSITION, (self._machine,)).fetchone()
-        batch, end, epoch, schema = row or (0, 0, None, 0)
-        return CommitPosition(batch or 0, end, epoch, schema=schema or 0)
+        batch, end, epoch, schema, now_ms = row or (0, 0, None, 0, 0)
+        return CommitPosition(batch or 0, end, epoch, schema=schema or 0, now_ms=now_ms)
 
     def follow(self, connection: ServerConnection) -> CommitPosition:
         """Keep up with what others commit, on a server that was looked at; return where it is."""

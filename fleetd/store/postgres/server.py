@@ -12,7 +12,7 @@ from .connection import Hurry, ServerConnection, connect, name_of, shown_version
 from .errors import ServerAway, as_away, schema_refusal, wrong_schema
 from .lost_commits import LostCommitDetector
 from .migrate import migrate
-from .server_clock import ServerClock
+from .server_clock import ServerClock, own_ns, reading
 from .url import ServerAddress
 
 # Ends only a process of the same role, which needs no privilege. If it began later than the one
@@ -144,8 +144,10 @@ class PostgresServer:
 
         Raises psycopg.Error, and ServerAway for a schema that another program has changed.
         """
-        self.clock.ask(connection)
+        asked = own_ns()
         found = self.lost_commits.follow(connection)
+        if not self.clock.accept(reading(asked, found.now_ms, own_ns())):
+            self.clock.ask(connection)
         self._measure(connection)
         if found.schema != self.schema:
             raise ServerAway("reading", wrong_schema(found.schema, self.schema), final=True)

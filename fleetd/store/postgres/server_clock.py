@@ -1,6 +1,7 @@
 """Server clock: the server's time, run on by this machine's clock between two looks at it."""
 
 import time
+from typing import NamedTuple
 
 from ...host.clock import Uptime
 from ...protocol.timestamps import to_ms
@@ -15,7 +16,8 @@ _QUESTIONS = 3
 _QUICK_MS = 5
 # A clock that is ahead goes at half its speed until it is not: it never goes back.
 _SLOWER = 2
-ASK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_ASK = f"SELECT {NOW_MS}".encode()
 _LAST_TIMES = (
     b"SELECT (SELECT max(heard_awake_ms) FROM machines),"
     b" (SELECT timestamp FROM events ORDER BY seq DESC LIMIT 1)"
@@ -24,8 +26,29 @@ _LAST_TIMES = (
 _FURTHEST_MS = 3_600_000
 
 
+def own_ns() -> int:
+    """Return the time of this machine's clock."""
+    return time.clock_gettime_ns(_CLOCK)
+
+
 def _own_ms() -> int:
-    return time.clock_gettime_ns(_CLOCK) // 1_000_000
+    return own_ns() // 1_000_000
+
+
+class ClockReading(NamedTuple):
+    """How long a server took to tell its time, and how far that is ahead of this machine's clock.
+
+    The difference is right to within half of the time that the answer took.
+    """
+
+    took_ms: float
+    ahead_ms: int
+
+
+def reading(asked_ns: int, told_ms: int, answered_ns: int) -> ClockReading:
+    """Return what a server told that was asked and answered at these times of ``own_ns``."""
+    took_ms = (answered_ns - asked_ns) / 1_000_000
+    return ClockReading(took_ms, told_ms - (asked_ns + answered_ns) // 2_000_000)
 
 
 class ServerClock:
@@ -43,19 +66,25 @@ class ServerClock:
 
     def ask(self, connection: ServerConnection) -> None:
         """Compare with the server's clock; of several answers the quickest is the truest."""
-        answers = []
+        readings: list[ClockReading] = []
         for _ in range(_QUESTIONS):
-            answers.append(self._compared(connection))
-            if answers[-1][0] < _QUICK_MS * 1_000_000:
+            asked = own_ns()
+            row = connection.execute(_ASK).fetchone()
+            readings.append(reading(asked, int(row[0]) if row else 0, own_ns()))
+            if readings[-1].took_ms < _QUICK_MS:
                 break
-        self.set(min(answers)[1])
+        self.set(min(readings).ahead_ms)
 
-    def _compared(self, connection: ServerConnection) -> tuple[int, int]:
-        """Return in how many ns the server answered, and how many ms its clock is ahead."""
-        asked = time.clock_gettime_ns(_CLOCK)
-        row = connection.execute(ASK).fetchone()
-        answered = time.clock_gettime_ns(_CLOCK)
-        return answered - asked, (int(row[0]) if row else 0) - (asked + answered) // 2_000_000
+    def accept(self, found: ClockReading) -> bool:
+        """Go by a quick reading; return whether this clock need not ask the server again.
+
+        A slow reading changes nothing, and contradicts this clock only if both cannot be right.
+        """
+        if found.took_ms < _QUICK_MS:
+            self.set(found.ahead_ms)
+            return True
+        ahead, _, _ = self._course
+        return self._asked and abs(found.ahead_ms - ahead) <= (found.took_ms + _QUICK_MS) / 2
 
     def begin(self, connection: ServerConnection) -> None:
         """Compare with the server's clock, and go no further back than the store has been told.
