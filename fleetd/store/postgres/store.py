@@ -25,7 +25,8 @@ from . import checks
 from .commit_signal import CommitSignal
 from .connection import ServerConnection
 from .errors import ServerAway, translate
-from .group_commit import PostgresCommitter, PostgresReader
+from .group_commit import PostgresCommitter
+from .reader import PostgresReader
 from .reconnect import Reconnector, on_abandonable_thread
 from .server import ConnectionSlot, PostgresServer
 from .training import train
