@@ -35,7 +35,6 @@ from ..domain.core.tx import (
     WriteBackup,
 )
 from ..domain.redaction.requests import without_prompt, without_secrets
-from ..host import trace
 from ..host.clock import Uptime
 from ..host.cpu_worker import CpuWorker
 from ..host.file_system import FileSystem, with_real_paths
@@ -455,12 +454,8 @@ class OnBehalf:
 
 
 def _kind(rule: Callable[..., Any]) -> Hashable:
-    """Return what tells rules apart whose time is measured, for work on a client's request.
-
-    What the daemon does by itself keeps nobody waiting: it goes to the thread, however short.
-    """
-    known = isinstance(rule, FunctionType) and "<" not in rule.__qualname__  # it lives for ever
-    return rule if known and trace.current() is not None else None
+    """Return what tells rules apart of which the store remembers something: they live for ever."""
+    return rule if isinstance(rule, FunctionType) and "<" not in rule.__qualname__ else None
 
 
 def _once(tx: Tx, ctx: Context, rule: Callable[[Tx, Context, Any], Any], request: Any) -> Any:

@@ -41,7 +41,7 @@ class JobFailed(Exception):
 class Job:
     """A function to run, the task that waits for it, and how it ended.
 
-    Jobs of one ``kind`` take about as long; None for one that always goes to the thread.
+    Jobs of one ``kind`` are alike, and take about as long; None for one of which nothing is known.
     ``optimistic`` ones may run before their turn, in a store that has turns.
     """
 
@@ -188,6 +188,8 @@ class WorkerThread:
         return (
             self._calm > CALM
             and self._follower is not None
+            # What the daemon does by itself keeps nobody waiting: it goes to the thread.
+            and job.origin is not None
             and self._took_us.get(job.kind, math.inf) < SHORT_US
         )
 
@@ -272,7 +274,7 @@ class WorkerThread:
     def _time(self, batch: list[Job]) -> None:
         """Note how long each job took."""
         for job in batch:
-            if job.kind is not None:
+            if job.kind is not None and job.origin is not None:
                 before = self._took_us.get(job.kind, 0.0)
                 self._took_us[job.kind] = max(job.took_us, before * _FORGETS)
 

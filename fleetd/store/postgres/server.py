@@ -86,6 +86,10 @@ class ConnectionSlot:
             brought.close()
 
 
+# Each statement of a reader is a transaction by itself, or part of one.
+_READ_ONLY = (
+    b"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+)
 _MEASURE_S = 600.0
 # A new version of the schema may rewrite what is there.
 _MIGRATION_S = 3_600.0
@@ -134,7 +138,9 @@ class PostgresServer:
             self.version = shown_version(connection)
             self.address.name = name_of(connection)
             self.clock.begin(connection)
-        elif purpose != "reader":
+        elif purpose == "reader":
+            connection.simple_query(_READ_ONLY)
+        else:
             self.clock.ask(connection)
         # What is done aside takes nobody's place: worker threads and the listener have to notice.
         self.lost_commits.look(connection, acts=purpose != "aside")

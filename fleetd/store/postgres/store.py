@@ -145,11 +145,14 @@ class PostgresStore:
         self._refuse_while_away()
         return await self._writer.submit(rule)
 
-    async def read(self, rule: Callable[[Tx], T], _kind: Hashable = None) -> T:
-        """Run a rule on a consistent snapshot, without a way to change anything."""
+    async def read(self, rule: Callable[[Tx], T], kind: Hashable = None) -> T:
+        """Run a rule on a consistent snapshot, without a way to change anything.
+
+        If those of its ``kind`` have had a single statement so far, it may run twice.
+        """
         self._refuse_while_away()
         try:
-            return await self._reader.submit(rule)
+            return await self._reader.submit(rule, kind)
         finally:
             self._signal.was_read()
 
