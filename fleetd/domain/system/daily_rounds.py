@@ -17,10 +17,11 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """A round that began at ``at_ms``, since the Unix epoch, and came to its end.
 
     Of a verification: how many ``files`` were looked at, how many were ``healed``, how many stay
-    ``damaged``.
+    ``damaged``. Of housekeeping: the ``settings`` by which it was done, as JSON.
     """
 
     at_ms: int
+    settings: str = ""
     files: int = 0
     healed: int = 0
     damaged: int = 0

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
+import msgspec
 import trio
 
 from ...domain.artifacts import outbox
@@ -42,8 +43,16 @@ ROUND_S = 6 * 3_600
 
 
 async def run_daily_work(engine: Engine) -> None:
-    """Have a round now and whenever a day has passed since the last one, until cancelled."""
+    """Have a round now and whenever a day has passed since the last one, until cancelled.
+
+    In a shared store a restart brings no new round within the day, unless the settings changed:
+    hundreds of machines may start at once, and their rounds would delay everybody.
+    """
+    settings = msgspec.json.encode([engine.config.retention, engine.config.limits]).decode()
     last_ms: int | None = None
+    if engine.machine:
+        last = (await engine.read_when_available(daily_rounds.rounds)).housekeeping
+        last_ms = last.at_ms if last and last.settings == settings else None
     while True:
         _beat(engine)
         now_ms = engine.clock()
@@ -52,7 +61,8 @@ async def run_daily_work(engine: Engine) -> None:
             await tidy(engine)
             last_ms = now_ms
             try:
-                await engine.write(daily_rounds.round_done, "housekeeping", Round(at_ms=now_ms))
+                done = Round(at_ms=now_ms, settings=settings)
+                await engine.write(daily_rounds.round_done, "housekeeping", done)
             except FleetError as error:
                 log.warning("The time of the daily work could not be stored: %s", error.message)
         await trio.sleep(LOOK_S)

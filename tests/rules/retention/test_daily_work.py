@@ -344,6 +344,40 @@ async def test_daily_work_is_done_at_the_start_and_its_last_round_outlives_the_d
             assert after.at_ms == last[machine]
 
 
+@pytest.mark.parametrize(
+    ("machine", "days", "again"),
+    [("north", 7, 0), ("north", 3, 1), ("south", 7, 1)],
+    ids=["same settings", "other settings", "another machine"],
+)
+async def test_a_restart_in_a_fleet_brings_no_new_round_within_the_day(
+    tmp_path: Path,
+    rounds: DailyRounds,
+    autojump_clock: trio.testing.MockClock,
+    machine: str,
+    days: int,
+    again: int,
+) -> None:
+    clock, store = Clock(), tmp_path / "shared.db"
+    clock.follow_trio()
+    async with opened(tmp_path / "1", clock=clock, machine="north", database=store) as fleet:
+        assert await rounds.of(fleet) == 1
+    settings = {"retention": Retention(days=days)}
+    async with opened(
+        tmp_path / "2", clock=clock, machine=machine, database=store, **settings
+    ) as fleet:
+        assert await rounds.of(fleet, hours=23) == again
+        # A day after the first round, less the time between two looks.
+        assert await rounds.of(fleet, hours=0.9) == 1 - again
+
+
+@pytest.mark.sqlite_only("there every store is shared")
+async def test_each_restart_has_a_round_in_a_store_of_its_own(
+    fleet: Fleet, rounds: DailyRounds, autojump_clock: trio.testing.MockClock
+) -> None:
+    fleet.clock.follow_trio()
+    assert [await rounds.of(fleet), await rounds.of(fleet)] == [1, 1]
+
+
 async def test_daily_work_is_not_delayed_by_a_clock_that_was_set_back(
     fleet: Fleet,
     nursery: trio.Nursery,
