@@ -49,10 +49,7 @@ async def run_daily_work(engine: Engine) -> None:
     hundreds of machines may start at once, and their rounds would delay everybody.
     """
     settings = msgspec.json.encode([engine.config.retention, engine.config.limits]).decode()
-    last_ms: int | None = None
-    if engine.machine:
-        last = (await engine.read_when_available(daily_rounds.rounds)).housekeeping
-        last_ms = last.at_ms if last and last.settings == settings else None
+    last_ms = await _last_round_ms(engine, settings) if engine.machine else None
     while True:
         _beat(engine)
         now_ms = engine.clock()
@@ -66,6 +63,16 @@ async def run_daily_work(engine: Engine) -> None:
             except FleetError as error:
                 log.warning("The time of the daily work could not be stored: %s", error.message)
         await trio.sleep(LOOK_S)
+
+
+async def _last_round_ms(engine: Engine, settings: str) -> int | None:
+    """Return when this machine had its last round by these settings; None if that is not known."""
+    try:
+        last = (await engine.read_when_available(daily_rounds.rounds)).housekeeping
+    except FleetError as error:
+        log.warning("The time of the last daily work could not be read: %s", error.message)
+        return None
+    return last.at_ms if last and last.settings == settings else None
 
 
 def _is_due(now_ms: int, last_ms: int | None, after_s: float) -> bool:

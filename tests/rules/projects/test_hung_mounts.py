@@ -45,6 +45,8 @@ def hung(tmp_path: Path) -> Iterator[Path]:
     try:
         with hung_mount(tmp_path.resolve() / "hung") as place:
             yield place
+        for process in [*git._left_behind]:  # now they can end
+            process.wait(5)
     except CannotMount as reason:
         pytest.skip(str(reason))
 
