@@ -454,7 +454,7 @@ class OnBehalf:
 
 
 def _kind(rule: Callable[..., Any]) -> Hashable:
-    """Return what tells rules apart of which the store remembers something: they live for ever."""
+    """Return a rule, as the key of what a store remembers of it; None for one of the moment."""
     return rule if isinstance(rule, FunctionType) and "<" not in rule.__qualname__ else None
 
 

@@ -41,7 +41,7 @@ class JobFailed(Exception):
 class Job:
     """A function to run, the task that waits for it, and how it ended.
 
-    Jobs of one ``kind`` are alike, and take about as long; None for one of which nothing is known.
+    Jobs of one ``kind`` take about as long and as many statements; None if it is not known.
     ``optimistic`` ones may run before their turn, in a store that has turns.
     """
 
@@ -168,7 +168,7 @@ class WorkerThread:
                 "fleetd is shutting down.", hint="Try again after it has started.", retry=True
             )
         if self._thread is None:
-            job = Job(fn, None)
+            job = Job(fn, None, kind)
             self._run_batch([job])
             self._done.append([job])
             self.settle()

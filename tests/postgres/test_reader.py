@@ -11,6 +11,7 @@ import pytest
 from fleetd.domain.core.tx import TookTooLong, Tx
 from fleetd.protocol.errors import InvalidParams, Unavailable
 from fleetd.store.postgres.connection import ServerConnection
+from fleetd.store.postgres.reader import SINGLES
 from tests.postgres.shared_stores import Opened, kinds, running
 from tests.support.postgres_server import LocalPostgres, run_sql
 
@@ -29,7 +30,7 @@ async def opened(postgres: LocalPostgres, database: str, tmp_path: Path) -> Asyn
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows by an entry for each message that the reader sends."""
+    """Return a list that grows by an entry for each answer that the reader waits for."""
     counted: list[int] = []
     real = ServerConnection.wait
 
@@ -57,12 +58,31 @@ def between(meanwhile: Callable[[], object]) -> Callable[[Tx], tuple[int, int]]:
     return rule
 
 
+def read_by(statements: int) -> Callable[[Tx], int]:
+    """Return a rule that counts the events so many times."""
+    return lambda tx: [number(tx) for _ in range(statements)][-1]
+
+
 async def test_a_job_of_one_statement_is_one_message(opened: Opened, sent: list[int]) -> None:
-    for kind in ("counting", None):
+    assert await opened.store.read(number, "counting") == 1
+    assert len(sent) == 1
+
+
+async def test_a_job_that_has_one_statement_again_and_again_is_one_message_again(
+    opened: Opened, sent: list[int]
+) -> None:
+    assert await opened.store.read(read_by(1), "varies") == 1
+    assert len(sent) == 1
+    sent.clear()
+    assert await opened.store.read(read_by(2), "varies") == 1
+    assert len(sent) == 1 + 4  # in vain, and then with a transaction
+    for _ in range(SINGLES):
         sent.clear()
-        assert await opened.store.read(number, kind) == 1
-        # Of a job without a kind nothing is known: it has a transaction.
-        assert len(sent) == (1 if kind else 3)
+        assert await opened.store.read(read_by(1), "varies") == 1
+        assert len(sent) == 3
+    sent.clear()
+    assert await opened.store.read(read_by(1), "varies") == 1
+    assert len(sent) == 1
 
 
 async def test_a_job_of_several_statements_reads_one_snapshot_from_the_first_time_on(
@@ -94,23 +114,27 @@ async def test_what_a_job_caught_of_its_second_statement_is_void(opened: Opened)
     assert await opened.store.read(careless, "careless") == [1, 1]
 
 
-async def test_a_job_with_a_limit_has_a_transaction(opened: Opened) -> None:
+async def test_a_job_with_a_limit_has_a_transaction(opened: Opened, sent: list[int]) -> None:
     def slow(tx: Tx) -> None:
         with tx.limited(10):
             tx.all("SELECT pg_sleep(20)")
 
     for _ in range(2):
+        sent.clear()
         with pytest.raises(TookTooLong):
             await opened.store.read(slow, "slow")
+        assert len(sent) == 4  # BEGIN, the limit, the statement, ROLLBACK
 
 
-@pytest.mark.parametrize("kind", ["writes", None])
-async def test_nothing_is_written_by_a_reading_job(opened: Opened, kind: str | None) -> None:
+@pytest.mark.parametrize("before", [0, 1], ids=["alone", "in a transaction"])
+async def test_nothing_is_written_by_a_reading_job(opened: Opened, before: int) -> None:
     def writes(tx: Tx) -> None:
+        for _ in range(before):
+            number(tx)
         tx.run(ADDED)
 
     with pytest.raises(Unavailable, match="is read-only"):
-        await opened.store.read(writes, kind)
+        await opened.store.read(writes, "writes")
     assert await opened.store.read(kinds, "kinds") == ["first"]
 
 

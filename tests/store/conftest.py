@@ -13,6 +13,7 @@ import trio.testing
 
 from fleetd.config import Loaded, load
 from fleetd.domain.core.tx import Effect, Tx
+from fleetd.host.trace import TraceContext, on_behalf_of
 from fleetd.store.sqlite.store import SqliteStore
 from tests.support.disk_faults import Faults, faults
 from tests.support.small_disk import CannotMount, small_disk
@@ -22,6 +23,13 @@ from tests.support.small_disk import CannotMount, small_disk
 def _faults() -> Iterator[Faults]:
     with faults() as found:
         yield found
+
+
+@pytest.fixture(name="asked")
+def _asked() -> Iterator[None]:
+    """Have a test be the request of a client: only such jobs may run on the event loop."""
+    with on_behalf_of(TraceContext(1, "event.append", 1)):
+        yield
 
 
 @pytest.fixture(name="small_disk")

@@ -17,6 +17,8 @@ from fleetd.store.sqlite.store import SqliteStore
 from fleetd.store.worker_thread import CALM
 from tests.support.fleet import settings
 
+pytestmark = pytest.mark.usefixtures("asked")
+
 
 def saying(tools: Any, name: str) -> Any:
     def rule(tx: Tx) -> Any:

@@ -17,7 +17,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """A round that began at ``at_ms``, since the Unix epoch, and came to its end.
 
     Of a verification: how many ``files`` were looked at, how many were ``healed``, how many stay
-    ``damaged``. Of housekeeping: the ``settings`` by which it was done, as JSON.
+    ``damaged``. Of housekeeping: the ``settings`` by which all of it was done, as JSON; empty if
+    some of it failed.
     """
 
     at_ms: int

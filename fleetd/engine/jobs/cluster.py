@@ -57,12 +57,15 @@ def machine_name(engine: Engine) -> str:
 
 
 async def _beat(engine: Engine, *, thorough: bool) -> HeartbeatResult:
-    own, name, started = engine.instance, machine_name(engine), iso(engine.started_ms)
-    if own is None:
-        return await engine.write(membership.heartbeat, name, started, thorough=thorough)
-    earlier = tuple(each.nonce for each in own.earlier)
+    own = engine.instance
     return await engine.write(
-        membership.heartbeat, name, started, own.nonce, own.boot_id, earlier, thorough=thorough
+        membership.heartbeat,
+        machine_name(engine),
+        iso(engine.started_ms),
+        nonce=own.nonce if own else "",
+        boot_id=own.boot_id if own else "",
+        earlier=tuple(each.nonce for each in own.earlier) if own else (),
+        thorough=thorough,
     )
 
 

@@ -45,20 +45,22 @@ ROUND_S = 6 * 3_600
 async def run_daily_work(engine: Engine) -> None:
     """Have a round now and whenever a day has passed since the last one, until cancelled.
 
-    In a shared store a restart brings no new round within the day, unless the settings changed:
-    hundreds of machines may start at once, and their rounds would delay everybody.
+    In a shared store a restart brings no new round within the day: hundreds of machines may start
+    at once, and their rounds would delay everybody. It does if the settings have changed, or if
+    the last round failed in part.
     """
-    settings = msgspec.json.encode([engine.config.retention, engine.config.limits]).decode()
+    settings = msgspec.json.encode(engine.config.retention).decode()
+    _beat(engine)
     last_ms = await _last_round_ms(engine, settings) if engine.machine else None
     while True:
         _beat(engine)
         now_ms = engine.clock()
         # The look before the day is over, not the one after: else each came later than the last.
         if _is_due(now_ms, last_ms, DAY_S - LOOK_S):
-            await tidy(engine)
+            succeeded = await tidy(engine)
             last_ms = now_ms
             try:
-                done = Round(at_ms=now_ms, settings=settings)
+                done = Round(at_ms=now_ms, settings=settings if succeeded else "")
                 await engine.write(daily_rounds.round_done, "housekeeping", done)
             except FleetError as error:
                 log.warning("The time of the daily work could not be stored: %s", error.message)
@@ -71,6 +73,9 @@ async def _last_round_ms(engine: Engine, settings: str) -> int | None:
         last = (await engine.read_when_available(daily_rounds.rounds)).housekeeping
     except FleetError as error:
         log.warning("The time of the last daily work could not be read: %s", error.message)
+        return None
+    except Exception:
+        log.exception("The time of the last daily work could not be read")
         return None
     return last.at_ms if last and last.settings == settings else None
 
@@ -90,15 +95,22 @@ def _beat(engine: Engine) -> None:
     engine.timer_health.beat("housekeeping", LOOK_S + ROUND_S)
 
 
-async def tidy(engine: Engine) -> None:
-    """Clean up once; what fails is tried again the next day, and is no reason to end."""
+async def tidy(engine: Engine) -> bool:
+    """Clean up once; return whether all of it succeeded.
+
+    What fails is tried again the next day, and is no reason to end.
+    """
+    succeeded = True
     for what, clean in _WORK.items():
         try:
             await _while_available(engine, clean)
         except FleetError as error:
             log.warning("The cleanup of %s is postponed for a day: %s", what, error.message)
+            succeeded = False
         except Exception:
             log.exception("The cleanup of %s failed", what)
+            succeeded = False
+    return succeeded
 
 
 async def _while_available(engine: Engine, clean: Callable[[Engine], Awaitable[object]]) -> None:

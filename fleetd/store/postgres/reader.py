@@ -1,12 +1,12 @@
 """Runs reading jobs on snapshots of the server's data, over connections that break.
 
-A statement is a snapshot by itself. Only a job with more of them needs a transaction, which costs a
+A statement is a snapshot by itself. Only a job with several needs a transaction, which takes a
 message to begin and one to end.
 """
 
 from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn
+from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -26,31 +26,36 @@ from .server import ConnectionSlot
 from .url import ServerAddress
 
 _READ_TRIES = 2
+# A kind of job that needed a transaction is tried without one after so many jobs of one statement.
+SINGLES = 8
 
 
-class _MoreStatements(Exception):
-    """A job that was run without a transaction needs one."""
+class _NeedsTransaction(Exception):
+    """A job that runs without a transaction asked for a second statement."""
 
 
-class SingleStatement:
-    """Runs the only statement of a job; ``exceeded`` says that the job asked for more.
+class CountedStatements:
+    """Runs the statements of a job, and says whether they need a transaction.
 
-    It raises an error then, which the job may have caught: what it came to is void.
+    Without one (``alone``) it refuses the second statement. The job may catch that error, so its
+    result must be discarded if ``needs_transaction``.
     """
 
-    def __init__(self, execute: PostgresExecutor) -> None:
+    def __init__(self, execute: PostgresExecutor, *, alone: bool) -> None:
         self._execute = execute
+        self._alone = alone
         self._used = False
-        self.exceeded = False
+        self.needs_transaction = False
 
     def _use(self) -> None:
         if self._used:
-            self._exceed()
+            self._require_transaction()
         self._used = True
 
-    def _exceed(self) -> NoReturn:
-        self.exceeded = True
-        raise _MoreStatements
+    def _require_transaction(self) -> None:
+        self.needs_transaction = True
+        if self._alone:
+            raise _NeedsTransaction
 
     def __call__(self, sql: str, params: Row) -> list[Row]:
         """Run a statement and return its rows as dicts."""
@@ -62,13 +67,15 @@ class SingleStatement:
         self._use()
         return self._execute.tuples(sql, params)
 
-    def many(self, sql: str, params: Iterable[Row]) -> None:  # noqa: ARG002
-        """Refuse: these are several statements."""
-        self._exceed()
+    def many(self, sql: str, params: Iterable[Row]) -> None:
+        """Run a statement once for each set of parameters."""
+        self._require_transaction()
+        self._execute.many(sql, params)
 
-    def limited(self, most_ms: int) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Refuse: a limit is part of a transaction."""
-        self._exceed()
+    def limited(self, most_ms: int) -> AbstractContextManager[None]:
+        """Return what ends each statement inside after so long: a setting of the transaction."""
+        self._require_transaction()
+        return self._execute.limited(most_ms)
 
 
 class PostgresReader:
@@ -77,8 +84,8 @@ class PostgresReader:
     def __init__(self, slot: ConnectionSlot, where: ServerAddress) -> None:
         self._slot = slot
         self._where = where
-        self._longer: set[Hashable] = set()
-        """The kinds of jobs that had more than one statement."""
+        self._singles: dict[Hashable, int] = {}
+        """For each kind of job that needed a transaction, how many jobs since then did not."""
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, or raise ServerAway.
@@ -118,29 +125,37 @@ class PostgresReader:
                 if self._without_transaction(connection, job):
                     continue
                 connection.simple_query(b"BEGIN")
-            begun = self._one(connection, job)
+            begun = self._in_transaction(connection, job)
             if not begun:
                 connection.simple_query(b"ROLLBACK")
         if begun:
             connection.simple_query(b"ROLLBACK")
 
     def _without_transaction(self, connection: ServerConnection, job: Job) -> bool:
-        """Run a job that has a single statement; False, with nothing done, if it has more."""
-        if job.kind is None or job.kind in self._longer:
+        """Run a job for which one statement is likely to do; False, without a result, if not."""
+        if self._singles.get(job.kind, SINGLES) < SINGLES:
             return False
-        execute = SingleStatement(connection.executor)
+        execute = CountedStatements(connection.executor, alone=True)
         self._one(connection, job, execute)
-        if execute.exceeded:
-            self._longer.add(job.kind)
+        if execute.needs_transaction:
             job.result = None
-        return not execute.exceeded
+            return False
+        return True
 
-    def _one(
-        self, connection: ServerConnection, job: Job, execute: SingleStatement | None = None
-    ) -> bool:
-        """Run a job; False when there is no snapshot for another one."""
+    def _in_transaction(self, connection: ServerConnection, job: Job) -> bool:
+        """Run a job; False when the transaction went with it."""
+        execute = CountedStatements(connection.executor, alone=False)
+        goes_on = self._one(connection, job, execute)
+        if execute.needs_transaction:
+            self._singles[job.kind] = 0
+        elif job.kind in self._singles:
+            self._singles[job.kind] += 1
+        return goes_on
+
+    def _one(self, connection: ServerConnection, job: Job, execute: CountedStatements) -> bool:
+        """Run a job; return whether there is a transaction after it."""
         try:
-            job.succeed(job.run(Tx(execute or connection.executor)))
+            job.succeed(job.run(Tx(execute)))
         except psycopg.Error as error:
             if connection.closed or ends_connection(error):
                 raise

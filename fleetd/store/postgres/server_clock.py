@@ -14,6 +14,8 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _QUESTIONS = 3
 # A quicker answer is good enough: it is off by half of its round trip at most.
 _QUICK_MS = 5
+# An answer that took longer says too little: a clock may have been set by half of that.
+_TOO_SLOW_MS = 100
 # A clock that is ahead goes at half its speed until it is not: it never goes back.
 _SLOWER = 2
 NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -78,13 +80,15 @@ class ServerClock:
     def accept(self, found: ClockReading) -> bool:
         """Go by a quick reading; return whether this clock need not ask the server again.
 
-        A slow reading changes nothing, and contradicts this clock only if both cannot be right.
+        A slow reading changes nothing, and agrees with this clock if both can be right.
         """
         if found.took_ms < _QUICK_MS:
             self.set(found.ahead_ms)
             return True
+        if not self._asked or found.took_ms > _TOO_SLOW_MS:
+            return False
         ahead, _, _ = self._course
-        return self._asked and abs(found.ahead_ms - ahead) <= (found.took_ms + _QUICK_MS) / 2
+        return abs(found.ahead_ms - ahead) <= (found.took_ms + _QUICK_MS) / 2
 
     def begin(self, connection: ServerConnection) -> None:
         """Compare with the server's clock, and go no further back than the store has been told.

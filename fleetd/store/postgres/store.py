@@ -148,7 +148,8 @@ class PostgresStore:
     async def read(self, rule: Callable[[Tx], T], kind: Hashable = None) -> T:
         """Run a rule on a consistent snapshot, without a way to change anything.
 
-        If those of its ``kind`` have had a single statement so far, it may run twice.
+        The rule may run twice: it starts without a transaction unless one of its ``kind`` has
+        needed one lately.
         """
         self._refuse_while_away()
         try:

@@ -77,6 +77,26 @@ async def test_machines_that_run_miss_nobody(machines, nursery, autojump_clock):
     nursery.cancel_scope.cancel()
 
 
+async def test_one_heartbeat_a_minute_looks_at_all_machines(
+    machines, nursery, autojump_clock, monkeypatch
+):
+    thorough = []
+    write = OnBehalf.write
+
+    async def noted(self, rule, *args, **named):
+        if rule is membership.heartbeat:
+            thorough.append(named["thorough"])
+        return await write(self, rule, *args, **named)
+
+    monkeypatch.setattr(OnBehalf, "write", noted)
+    nursery.start_soon(timers.send_heartbeats, machines[0].engine)
+
+    await trio.sleep(12 * BEAT_S + 1)
+
+    assert thorough == [True, *[False] * 5] * 2 + [True]
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_machine_that_stops_telling_is_missed_and_found_again(
     machines, nursery, autojump_clock, mortal
 ):

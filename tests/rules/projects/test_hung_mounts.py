@@ -42,11 +42,12 @@ CLIENT = Caller(kind="client", uid=os.getuid(), pid=0)
 
 @pytest.fixture
 def hung(tmp_path: Path) -> Iterator[Path]:
+    before = {*git._left_behind}
     try:
         with hung_mount(tmp_path.resolve() / "hung") as place:
             yield place
-        for process in [*git._left_behind]:  # now they can end
-            process.wait(5)
+        for process in {*git._left_behind} - before:  # now they can end
+            process.wait(30)
     except CannotMount as reason:
         pytest.skip(str(reason))
 

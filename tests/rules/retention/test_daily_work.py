@@ -291,9 +291,11 @@ class DailyRounds:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = 0
+        self.succeed = True
 
-        async def counted(engine: Any) -> None:
+        async def counted(engine: Any) -> bool:
             self.number += 1
+            return self.succeed
 
         monkeypatch.setattr(daily, "tidy", counted)
 
@@ -368,6 +370,52 @@ async def test_a_restart_in_a_fleet_brings_no_new_round_within_the_day(
         assert await rounds.of(fleet, hours=23) == again
         # A day after the first round, less the time between two looks.
         assert await rounds.of(fleet, hours=0.9) == 1 - again
+
+
+@pytest.mark.parametrize("succeed", [True, False])
+async def test_a_restart_in_a_fleet_repeats_a_round_that_failed_in_part(
+    tmp_path: Path,
+    rounds: DailyRounds,
+    autojump_clock: trio.testing.MockClock,
+    succeed: bool,
+) -> None:
+    rounds.succeed = succeed
+    async with opened(tmp_path, machine="north") as fleet:
+        fleet.clock.follow_trio()
+        assert [await rounds.of(fleet), await rounds.of(fleet)] == [1, 0 if succeed else 1]
+
+
+@pytest.mark.parametrize("error", [Storage("no room"), ValueError("no JSON")])
+async def test_a_round_begins_where_the_time_of_the_last_one_cannot_be_read(
+    tmp_path: Path,
+    rounds: DailyRounds,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.testing.MockClock,
+    error: Exception,
+) -> None:
+    async def unreadable(rule: Any, *_: Any) -> None:
+        if rule is daily_rounds:
+            raise error
+
+    async with opened(tmp_path, machine="north") as fleet:
+        fleet.clock.follow_trio()
+        with monkeypatch.context() as patch:
+            meet_rules(fleet.engine, patch, unreadable)
+            assert await rounds.of(fleet) == 1
+    assert "The time of the last daily work could not be read" in caplog.text
+
+
+async def test_a_cleanup_that_fails_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await tidy(fleet.engine)
+
+    async def refused(rule: Any, *_: Any) -> None:
+        if rule is events_and_locks.find_old:
+            raise Storage("no room")
+
+    with monkeypatch.context() as patch:
+        meet_rules(fleet.engine, patch, refused)
+        assert not await tidy(fleet.engine)
 
 
 @pytest.mark.sqlite_only("there every store is shared")
