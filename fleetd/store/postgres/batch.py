@@ -1,8 +1,8 @@
 """One batch of requests as one transaction, in few round trips.
 
-It begins by taking a lock that every daemon's batch takes: one writes at a time, so the rules see
-what they see on SQLite, and the log's numbers follow each other in the order of commits. It counts
-itself in a row of its machine, which says later whether it was committed.
+Each batch takes the fleet's lock first, so one daemon writes at a time. Rules see what they see on
+SQLite, and event numbers follow the order of commits. The batch also counts itself in a row of its
+machine. After a lost connection, that row says whether the batch was committed.
 """
 
 import time
@@ -33,15 +33,15 @@ from .errors import (
 )
 from .lost_commits import END
 
-# Of every batch of every daemon on this schema. A schema has its own: two fleets of one database do
+# The lock of every batch of every daemon. Each schema has its own, so two fleets in one database do
 # not wait for each other.
 _LOCK = "pg_advisory_xact_lock(hashtextextended('fleetd ' || current_schema(), {}))"
 _TURN = _LOCK.format(0)
 LOCK = f"SELECT {_TURN} AS locked"
-# After waiting for a lock for a second, PostgreSQL looks for deadlocks and holds all locks of the
-# server. With n waiters for one lock that takes n * n * n steps, and hundreds stop the server. So a
-# daemon first waits in one of these queues, and only the first of each queue waits for the turn. No
-# two of the first daemons share a queue while they are connected. Later ones join one, by a hash.
+# After a wait of one second, PostgreSQL searches for deadlocks while it holds all locks of the
+# server. With n waiters for one lock the search takes n * n * n steps, so hundreds stop the server.
+# Therefore a daemon first waits in one of these queues, and only the first of each queue waits for
+# the turn. The first 32 connected daemons have a queue each. Later ones join one, by a hash.
 QUEUES = 32
 _OWN_QUEUE = "pg_try_advisory_lock(hashtextextended('fleetd queue ' || current_schema(), each))"
 _CLAIM_QUEUE = (
@@ -55,7 +55,7 @@ _TAKE_QUEUE_AND_TURN = (
     f"SELECT {_QUEUE} AS queue, {_TURN} AS locked,"
     f" pg_try_advisory_xact_lock({LISTENERS}) AS unheard"
 )
-# No row comes back when another daemon has counted under the same machine.
+# It returns no row if another daemon has counted under the same machine id.
 _COUNT = (
     "INSERT INTO writers (machine, batch) VALUES ($1, $2) ON CONFLICT (machine)"
     " DO UPDATE SET batch = excluded.batch WHERE writers.batch = $2 - 1"
@@ -91,8 +91,8 @@ def _kept(counter: Counter, stands: str) -> str:
     return f"SELECT set_config('fleetd.{counter}', ({stands})::text, true)"
 
 
-# What frames every batch is planned once, and sent with BEGIN or COMMIT as one message.
-# Of the last two, which are for a batch that is one message, nobody looks at what they return.
+# Statements around every batch are prepared once, and sent with BEGIN or COMMIT in one message.
+# The last two are for a batch that is one message; their results are not used.
 _PREPARED = f"""
     PREPARE count_batch (text, bigint) AS {_COUNT};
     PREPARE log_end AS SELECT {END} AS reached;
@@ -108,9 +108,9 @@ _TURN_TAKEN = _TAKE_TURN.index("EXECUTE take_turns")
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
 _COMMIT = b"COMMIT"
 _TELL_END = b"EXECUTE log_end; COMMIT"
-# Nobody keeps the others waiting for longer, but for one request that takes longer by itself.
+# The longest turn while others wait. A single request may take longer.
 _TURN_S = 0.25
-# Who had to wait for so long is one of many, and takes less.
+# A daemon that waited this long for its turn has a short one: many others wait too.
 _CROWDED_S = 1.0
 _SHORT_TURN_S = 0.05
 _SAME_ID = (
@@ -174,8 +174,8 @@ def requests(
 ) -> tuple[int, list[tuple[Job, Any]]]:
     """Run each job in a savepoint of its own, as many as there is time for, by its executor.
 
-    Returns how many, and those of them that are to be committed, with their results; who raises is
-    given his error. Raises psycopg.Error when all of the batch is lost.
+    Returns how many ran, and those to be committed, with their results. A job that raises has its
+    error. Raises psycopg.Error if the whole batch is lost.
     """
     done: list[tuple[Job, Any]] = []
     if len(jobs) == 1:  # it has the transaction for a savepoint
@@ -230,8 +230,8 @@ def has_events(done: list[tuple[Job, Any]]) -> bool:
 def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str]:
     """Return the statements that begin a batch of one message.
 
-    They take the lock, and count the batch. It fails where ``begin`` would, and when its turn comes
-    later than at ``by_ms``, by the server's clock.
+    They take the lock and count the batch. The batch fails where ``begin`` would, and if its turn
+    comes after ``by_ms`` of the server's clock.
     """
     return [
         *_TAKE_TURN,
@@ -241,7 +241,7 @@ def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str
 
 
 def number_after(counter: Counter, times: int) -> str:
-    """Return the SQL of the number that a counter has given out after so many more of a batch."""
+    """Return the SQL of the number that a counter reaches after ``times`` more in this batch."""
     return f"current_setting('fleetd.{counter}')::bigint + {times}"
 
 
@@ -259,9 +259,9 @@ def commit(connection: ServerConnection, *, tell_end: bool) -> int:
 
 
 def counted(connection: ServerConnection, machine: str) -> int:
-    """Return the number of a machine's last batch that was committed; none is under way then.
+    """Return the number of a machine's last committed batch; no commit is under way then.
 
-    Whoever was committing has the lock until it is done.
+    A commit holds the lock until it is done, and this waits for the lock.
     """
     with connection.queued():
         return _number(connection.simple_query((_COUNTED % machine).encode())[-2]) or 0

@@ -1,13 +1,13 @@
-"""Commit signal: tells other daemons of this one's commits, and hears of theirs.
+"""Commit signal: notifies other daemons of this one's commits, and listens for theirs.
 
-A commit tells nobody by itself. A NOTIFY within the transaction lets the whole server commit one at
-a time, each with its sync to disk, and wakes every listener of the database. So a daemon tells of
-its commits afterwards, a few times a second, and listens only while somebody follows. All daemons
-that listen share a lock: where nobody holds it, nobody is told. Whoever was not told, because a
-daemon was killed in between, finds out by looking at the log.
+A NOTIFY inside of the transaction would serialize all commits of the server, each with its sync to
+disk, and wake every listener of the database. So a daemon notifies after its commits, a few times a
+second, and listens only while a client follows. All daemons that listen share a lock; if nobody
+holds it, nobody is notified. A notification that is lost, as by a killed daemon, is made up for by
+a look at the log.
 
-Whoever may connect to the database may notify, and say what they like: a notification is a bell
-and no more.
+Anybody who may connect to the database may send notifications with any payload. So a notification
+only causes a look.
 """
 
 import contextlib
@@ -28,29 +28,29 @@ from .server import PostgresServer
 CHANNEL = "'fleet_events_' || current_schema()::regnamespace::oid"
 _NAME = f"SELECT {CHANNEL}"
 _PREPARE = f"PREPARE notify_commit AS SELECT pg_notify({CHANNEL}, '')".encode()
-# It tells of what is committed, and needs no sync of its own.
+# It only notifies, so it needs no sync to disk.
 _NOTIFY = b"SET LOCAL synchronous_commit = off; EXECUTE notify_commit"
 # It waits until the current turn ends. The next turn finds the lock taken.
 _LISTEN = "; ".join((*PATIENTLY, f"SELECT pg_advisory_lock_shared({LISTENERS})", 'LISTEN "%s"'))
 _UNLISTEN = f"UNLISTEN *; SELECT pg_advisory_unlock_shared({LISTENERS})".encode()
-# How often others are told of our commits at most.
+# The shortest time between two notifications.
 NOTIFY_S = 0.05
-# How often the log's end is asked for, while others tell of commits.
+# The shortest time between two looks at the log's end that notifications cause.
 _FOLLOW_S = 0.25
-# The same while nobody tells of any, and somebody follows or reads here.
+# The time between two looks without notifications, while a client follows or has read.
 LOOK_S = 1.0
 
 OnThread = Callable[[Callable[[ServerConnection], int]], Awaitable[int]]
 
 
 class NotificationListener:
-    """Waits for what the server says by itself on a connection that listens."""
+    """Waits for notifications on a connection that listens."""
 
     def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
         self._connection = connection
         self._heard = heard
-        # A descriptor of our own: libpq closes its own when the server goes, and trio must not be
-        # waiting for a number that means another file by then.
+        # A duplicate: libpq closes its descriptor when the server goes, and trio must not wait for
+        # a number that means another file by then.
         self._descriptor = os.dup(connection.fileno())
 
     async def wait(self) -> None:
@@ -81,9 +81,9 @@ class NotificationListener:
 
 
 class CommitSignal:
-    """Tells, hears and looks on one connection; ``heard`` is called when others have committed.
+    """Notifies, listens and looks on one connection; calls ``heard`` when others have committed.
 
-    But for ``take``, all of it is of the trio thread.
+    All methods but ``take`` belong to the trio thread.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class CommitSignal:
         """Whether anybody has begun to follow since the last heartbeat."""
         self._said = False
         self._untold = False
-        """Whether others are to be told of a commit."""
+        """Whether others must still be notified of a commit."""
         self._notify_at = self._beat_at = self._looked_at = 0.0
         self._look_at = math.inf
         self._end = 0
@@ -192,7 +192,7 @@ class CommitSignal:
             self._looked_at = now
         if listen and (look or not self._listening):
             self._look_at = min(self._look_at, now + LOOK_S)
-        # What was committed before we listened was told to others.
+        # Commits from before we listened were notified to others only.
         if end > self._end or listen > self._listening:
             self._said = True
         self._end, self._listening = max(end, self._end), listen

@@ -1,10 +1,9 @@
 """Connections to PostgreSQL: their settings, a deadline for every answer, statements of the rules.
 
-libpq waits for an answer as long as the kernel believes in the connection: minutes for a network
-that swallows everything, for ever for a server that hangs.
+libpq waits for an answer as long as the kernel keeps the connection: minutes if the network drops
+everything, for ever if the server hangs.
 
-Every column is TEXT or BIGINT, so every parameter is one of the two: the server has nothing to
-guess.
+Every column is TEXT or BIGINT, and so is every parameter: the server has no types to infer.
 """
 
 import os
@@ -33,21 +32,21 @@ from .errors import ServerAway, Stalled, is_final, server_message
 from .url import format_url, parse
 
 T = TypeVar("T")
-# A server that has not answered a statement after this long will not. It is longer than what the
-# server itself allows (see _SETTINGS): who is only slow says so, and the connection remains.
+# The longest wait for an answer. It is longer than the server's own limits (see _SETTINGS), so a
+# slow statement ends with an error of the server, and the connection remains.
 TIMEOUT_S = 9.0
-# What the server allows a statement, for whom nothing else was agreed.
+# The server's limit for a statement, unless another one was set.
 STATEMENT_MS = 8_000
 # The longest wait for a table that another program has locked.
 TABLE_MS = 6_000
-# The longest wait for a queue, for the turn, and for both. A wait is as long as the queue, and a
-# daemon that gives up comes back as the last.
+# The longest wait for a queue, for the turn, and for both. A long queue means a long wait, and a
+# daemon that gives up is last in the queue again.
 LOCK_MS = 30_000
 TURN_MS = 2 * LOCK_MS
 HURRIED_S = 2.0
-# How often an idle daemon asks its server for the time. Without an answer the server is gone.
+# The time between two questions of an idle daemon to its server. Without an answer it is away.
 HEARTBEAT_S = 10.0
-# How often somebody who waits looks at whether he may still.
+# The time between two checks of the deadline during a wait.
 _POLL_S = 0.25
 
 

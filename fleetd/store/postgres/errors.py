@@ -42,7 +42,7 @@ _REFUSALS = {
 }
 _REFUSED = "Grant its role the rights that docs/synced.md lists."
 # What the server says in English. In another language it is taken for something that passes: the
-# daemon then goes on trying, and shows what was said all the same.
+# daemon then goes on trying, and still shows the server's message.
 _FINAL = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
     r"|pg_hba\.conf rejects|role \"[^\"]*\" does not exist|database \"[^\"]*\" does not exist"
@@ -133,7 +133,7 @@ def schema_refusal(error: StoreRefused, where: str) -> ServerAway:
 
 
 def translate(error: BaseException, where: str) -> BaseException:
-    """Turn a server's error into the one that a client is told; others stay as they are."""
+    """Return the error for the client, given one of the server; others are returned unchanged."""
     code = sqlstate(error)
     if not code:
         return error
@@ -182,7 +182,7 @@ def wrong_schema(found: int, known: int) -> str:
 
 
 def outcome_unknown(where: str, why: str) -> Unavailable:
-    """Return what is told to whom nobody can say whether his request was carried out."""
+    """Return the error for a request of which nobody can say whether it was committed."""
     return Unavailable(
         f"The connection to {where} was lost during a commit ({why}): the outcome of this request"
         " is unknown.",

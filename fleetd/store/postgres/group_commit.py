@@ -1,7 +1,8 @@
-"""Group commit on a server that others write to as well, over connections that break.
+"""Group commit on a server that other machines write to as well, over connections that break.
 
-A batch whose transaction is lost runs again, on a new connection if need be. One that was lost in
-the middle of its COMMIT is looked up first: nothing is reported as done that is not, or done twice.
+A batch whose transaction is lost runs again, on a new connection if needed. If the connection was
+lost during COMMIT, the committer first asks whether the batch was committed. So nothing is reported
+as done that is not, and nothing is done twice.
 """
 
 import time
@@ -38,7 +39,7 @@ from .server import ConnectionSlot, PostgresServer
 from .speculation import Corrections
 
 _TRIES = 4
-# How long those whose COMMIT was lost are kept waiting for a server that could tell.
+# How long jobs wait for a server that can say whether their lost COMMIT happened.
 _DOUBT_S = 5.0
 _DOUBT_PAUSE_S = 0.2
 
@@ -58,16 +59,17 @@ class PostgresCommitter:
         self._where = server.address
         self._counted_on: ServerConnection | None = None
         self.commits = Histogram()
-        """How many microseconds each COMMIT took; of a batch of one message, all of it."""
+        """How many µs each COMMIT took, or the whole message of a batch that is one."""
         self.optimistic = OptimisticCommits(server.clock.now_ms)
         self.has_listeners = True
         """Whether any daemon listened during the last turn that was committed; True if unknown."""
 
     def run(self, jobs: list[Job]) -> None:
-        """Give every job its result; raises ServerAway when some are left without.
+        """Give every job its result; raises ServerAway if some have none.
 
-        Who has much to do lets others have their turn in between. Whose transaction the server
-        ended as nothing came for seconds has another try, alone: the machine may have slept.
+        A long batch takes several turns, with those of other daemons in between. If the server
+        ended a transaction because it was idle for seconds, its first job has another try, alone:
+        the machine may have slept.
         """
         alone = False
         while jobs:
@@ -81,7 +83,7 @@ class PostgresCommitter:
                     some[0].optimistic = False
                 jobs = jobs[self._turn(some) :]
             except InDoubt:
-                raise  # those whom it concerns were told
+                raise  # the jobs in doubt have their errors
             except ServerAway:
                 _take_back(jobs)
                 raise
@@ -94,7 +96,7 @@ class PostgresCommitter:
     def _turn(self, jobs: list[Job]) -> int:
         """Run as many jobs as one turn has time for, and return how many.
 
-        Raises psycopg.Error when one of them stood still for too long.
+        Raises psycopg.Error if the transaction was idle for too long.
         """
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
@@ -119,7 +121,7 @@ class PostgresCommitter:
         return len(jobs)
 
     def _optimistically(self, jobs: list[Job]) -> list[Job]:
-        """Commit what can be without a turn that lasts; return the jobs that need theirs."""
+        """Commit optimistic jobs, each flush in one message; return the jobs that need a turn."""
         waiting = jobs
         corrections: Corrections = {}
         in_vain = 0
@@ -216,8 +218,8 @@ class PostgresCommitter:
     def _count_on(self, connection: ServerConnection) -> None:
         """Learn the number of this machine's last batch, on a connection that is new."""
         if connection is not self._counted_on:
-            # A daemon of this machine that was killed, or a connection that was lost, may have had
-            # a COMMIT under way that is counted only now.
+            # A killed daemon of this machine, or a lost connection, may have left a COMMIT under
+            # way.
             self._lost_commits.note(batch.counted(connection, self._machine), 0)
             self._counted_on = connection
 
@@ -282,8 +284,8 @@ class PostgresCommitter:
     def _was_committed(self, number: int, error: psycopg.Error) -> bool:
         """Ask a server, once there is one again, whether a batch is in its log.
 
-        One that was made the primary since may say no although the last one had said yes to
-        itself: nobody was told so, thus it may be done again.
+        A server that became the primary since may lack a batch that the former one had committed.
+        No client had an answer, so the batch may run again.
         """
         deadline = time.monotonic() + _DOUBT_S
         while True:
@@ -310,9 +312,9 @@ def _alike(jobs: list[Job]) -> list[Job]:
 
 
 def _take_back(jobs: list[Job]) -> None:
-    """Take back what jobs came to in a transaction that was lost.
+    """Take back the results of jobs whose transaction was lost.
 
-    What an optimistic one came to is committed, or was refused for good.
+    The result of an optimistic job is final: it is committed, or refused for good.
     """
     for job in jobs:
         if not job.optimistic:

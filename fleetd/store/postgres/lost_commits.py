@@ -59,7 +59,7 @@ class LostCommitDetector:
         """Take the measure of a server that was just connected to; raises psycopg.Error.
 
         Raises ServerBehind, once, when it lacks anything: nobody may go on as if it did not.
-        Whoever does not act on that leaves it to the next who looks.
+        Without ``acts`` the next look finds the same.
         """
         known = self._known  # as it was before we ask: others go on committing meanwhile
         found = self._ask(connection)
@@ -88,7 +88,7 @@ class LostCommitDetector:
         # A store that was new when it was looked at had no epoch yet.
         if known.epoch in (None, found.epoch):
             return LostCommits(found.end, max(known.end, found.end), why)
-        # Another machine has begun an epoch. Ours will do when it began above what we have told.
+        # Another machine began an epoch. It serves this machine too if it began above our position.
         return LostCommits(min(known.end, found.end), known.end, why)
 
     def _ask(self, connection: ServerConnection) -> CommitPosition:

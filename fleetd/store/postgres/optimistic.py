@@ -1,9 +1,9 @@
-"""Optimistic commit: the transactions of jobs as one message, without a turn that lasts.
+"""Optimistic commit: several jobs commit in one message, with no round trip during the turn.
 
 The message takes the fleet's turn, runs the scripts of the jobs (see speculation.py) and commits.
-When the rows of a job have changed since it read them, the jobs before it are sent again at once.
-The jobs behind it read again in the next round, and the job itself goes last. A job that fails for
-several rounds, or that cannot be predicted, waits for its turn.
+If the rows of a job have changed since it read them, the jobs before it are sent again at once. The
+jobs behind it read again in the next round, and the job itself goes last. A job that fails for
+several rounds, or that cannot be predicted, waits for a turn of its own.
 """
 
 import time
@@ -25,13 +25,13 @@ from .errors import sqlstate
 from .predictor import Predictor, RecordingExecutor
 from .speculation import Corrections, Script, Speculation
 
-# So many rounds one after the other in which no job is committed or left to its turn.
+# After so many rounds without progress, the jobs that are left wait for their turns.
 ROUNDS = 3
-# Of more in one message the others would wait for long.
+# The most jobs in one message: more would delay the other daemons.
 TOGETHER = 32
-# A rule knows when it ran. If its turn comes later than this, the rule runs again, and the second
-# time no wait is too long: with hundreds of machines in the queue, all would be late. After a flush
-# that waited long, twice its wait is allowed, up to the limit below.
+# A rule has the time at which it ran. If its turn comes later than this, the rule runs again, and
+# the second time any wait is accepted: with hundreds of machines in the queue, all would be late.
+# After a flush with a long wait, twice that wait is allowed, up to the limit below.
 IN_TIME_MS = 2_000
 CROWDED_MS = 10_000
 CONFLICT = "FL001"
@@ -49,7 +49,7 @@ class Failed(Exception):
 
 
 class _Late(Exception):
-    """The turn came too late for what a flush was to do."""
+    """The turn came later than a flush allows."""
 
 
 class _Refused(Exception):
@@ -61,7 +61,7 @@ class Flush:
 
     def __init__(self, scripts: list[Script]) -> None:
         self.scripts = scripts
-        # A commit always tells how far the log has come.
+        # A commit always returns the log's end.
         needed = {each for script in scripts for each in script.counted}
         if not scripts[0].error:
             needed.add("events")
@@ -73,9 +73,9 @@ class Flush:
         self._start: dict[Counter, int] = dict.fromkeys(_COUNTERS, 0)
 
     def message(self, frame: Sequence[str]) -> bytes:
-        """Return the message; ``frame`` takes the turn, and stands before the scripts.
+        """Return the message; ``frame`` takes the turn and precedes the scripts.
 
-        Of jobs that refuse it keeps nothing: they come one by one.
+        A job that refuses is alone in its flush, which ends with ROLLBACK.
         """
         texts = list(frame)
         self._in_time = len(texts) - 1
@@ -88,13 +88,13 @@ class Flush:
         return "; ".join(texts).encode()
 
     def is_late(self, failed: Failed) -> bool:
-        """Whether it failed as its turn came late."""
+        """Whether it failed because its turn came late."""
         return failed.at == self._in_time and sqlstate(failed.error) == CONFLICT
 
     def script_at(self, place: int) -> tuple[Script | None, int]:
-        """Return the script of the message's ``place``-th statement, and its place in there.
+        """Return the script of the message's ``place``-th statement, and the place in that script.
 
-        None is the frame.
+        None stands for the frame.
         """
         place -= self._first
         for script in self.scripts:
@@ -104,7 +104,7 @@ class Flush:
         return None, place
 
     def values(self, results: Sequence[PGresult]) -> list[object]:
-        """Return what the jobs came to, with the numbers that the server gave."""
+        """Return the results of the jobs, with the numbers that the server gave out."""
         found = results[self._first - len(self._counters) : self._first]
         for counter, result in zip(self._counters, found, strict=True):
             self._start[counter] = int(result.get_value(0, 0) or 0)
@@ -112,18 +112,18 @@ class Flush:
 
     @property
     def log_end(self) -> int:
-        """Return how far the log has come by it, once its ``values`` are known."""
+        """Return the log's end after this flush, once its ``values`` are known."""
         added = sum(each.counted.get("events", 0) for each in self.scripts)
         return self._start["events"] + added
 
     def counted(self) -> Iterator[tuple[Script, dict[Counter, int]]]:
-        """Yield each script with how far the counters were before it, once that is known."""
+        """Yield each script with the counters before it, once they are known."""
         return self._counted_from(self._start)
 
     def _counted_from(
         self, start: dict[Counter, int]
     ) -> Iterator[tuple[Script, dict[Counter, int]]]:
-        """Yield each script with how far the counters are before it, the first at ``start``."""
+        """Yield each script with the counters before it, beginning with ``start``."""
         before = dict(start)
         for script in self.scripts:
             yield script, before
@@ -132,7 +132,7 @@ class Flush:
 
 
 def _number(before: dict[Counter, int], assigned: Assigned) -> str:
-    """Return the SQL of a number, given how many came before its script in the message."""
+    """Return the SQL of a number, given how many the scripts before it in the message use."""
     return batch.number_after(assigned.counter, before[assigned.counter] + assigned.place)
 
 
@@ -148,12 +148,12 @@ class OptimisticCommits:
         self.left = 0
         """How many jobs had to have their turn."""
         self._waited_ms = 0
-        """How long the last flush took that had the turn, which is mostly the wait for it."""
+        """How long the last flush with a turn took, mostly the wait for that turn."""
         self._was_late = False
 
     @property
     def figures(self) -> OptimisticFigures:
-        """Return how that went so far."""
+        """Return the counts so far."""
         return OptimisticFigures(tries=self.flushes, conflicts=self.conflicts, in_turn=self.left)
 
     def round(
@@ -165,11 +165,11 @@ class OptimisticCommits:
         *,
         first: bool,
     ) -> list[Job]:
-        """Commit what can be; return the jobs that may try again, with what was learned.
+        """Commit the jobs that can be; return those that may try again, with what was learned.
 
-        In their ``first`` round, jobs need not ask for what is known as well. ``send`` commits a
-        flush by a time, gives its jobs their results, or raises Failed. A job that cannot be
-        predicted is no longer ``optimistic``. Raises psycopg.Error for a connection that is gone.
+        In their ``first`` round, jobs do not ask for answers that are predicted surely. ``send``
+        commits a flush before a time and gives its jobs their results, or raises Failed. A job that
+        cannot be predicted is no longer ``optimistic``. Raises psycopg.Error for a lost connection.
         """
         if self._speculation is None or self._speculation.connection is not connection:
             self._speculation = Speculation(connection, self.predictor)
@@ -185,7 +185,7 @@ class OptimisticCommits:
             return [each.job for each in scripts]
         again: list[Job] = []
         while scripts:
-            # What is refused goes alone, after what is kept: nothing of it may be.
+            # Refusals go alone, after the others: they must be rolled back.
             some = [each for each in scripts if each.error is None] or scripts[:1]
             try:
                 tried, retried = self._send(
@@ -211,7 +211,7 @@ class OptimisticCommits:
         corrections: Corrections,
         send: Callable[[Flush], None],
     ) -> tuple[list[Script], list[Script]]:
-        """Send a flush; return those with whom this round is over, and which of them try again.
+        """Send a flush; return the scripts that this round is done with, and those to try again.
 
         Raises _Late, _Refused.
         """
@@ -232,7 +232,7 @@ class OptimisticCommits:
             changed = sqlstate(failed.error) == CONFLICT
             self.conflicts += changed
             if changed and speculation.learn(script, place, found, corrections):
-                # It comes last: those behind it may have nothing to do with it.
+                # It comes last: the scripts behind it may not depend on it.
                 return scripts[at:], [*scripts[at + 1 :], script]
             self.leave(script.job)
             return scripts[at:], scripts[at + 1 :]
@@ -244,13 +244,13 @@ class OptimisticCommits:
     def executor(self, connection: ServerConnection, job: Job) -> Execute:
         """Return what runs the statements of a job in its turn.
 
-        What one reads there that had to have its turn helps to predict what the next one reads.
+        What an optimistic job reads in its turn helps to predict what the next one reads.
         """
         if isinstance(job.fn, Optimistic):
             return RecordingExecutor(connection.executor, self.predictor)
         return connection.executor
 
     def leave(self, job: Job) -> None:
-        """Have a job wait for its turn."""
+        """Let a job wait for its turn."""
         job.optimistic = False
         self.left += 1

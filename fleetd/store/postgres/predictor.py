@@ -1,8 +1,8 @@
-"""Predictor: what a rule will ask for, and what it will be told, by what others were told lately.
+"""Predictor: predicts the questions and answers of a rule from those of earlier runs.
 
-It may be wrong: the server compares
-what a rule was given. It does not compare columns of activity, so none is predicted that somebody
-else may have written.
+A prediction may be wrong: the server compares the rows that a rule was given with those that it
+finds. It does not compare columns of activity, so such a column is never predicted if another
+daemon may have written it.
 """
 
 from collections import OrderedDict
@@ -31,16 +31,16 @@ ACTIVITY = {
     "last_seen_at": "agents",
     "seen_awake_ms": "agents",
 }
-# Longer answers are not remembered: by their characters, and by their values.
+# Longer answers are not remembered: by characters, and by values.
 _CHARACTERS, _CELLS = 4_096, 200
-# Nor is what was written in more statements.
+# Answers after more writes than these are not remembered either.
 _WRITES = 64
-# What was predicted right so often in a row is not asked for.
+# An answer that was predicted right so often in a row is not asked for.
 SURE = 8
 _MOST = 1_000
-# After more failures in a row, tries are not spaced out further: 2 to the power of this.
+# The pause between tries grows with failures in a row, up to 2 to the power of this.
 _FAILURES = 6
-# Shorter texts and smaller numbers are rather the same for all than taken from a parameter.
+# Shorter texts and smaller numbers count as constants, even if a parameter has the same value.
 _SHORT, _SMALL = 3, 100
 
 
@@ -122,7 +122,7 @@ class _Template:
             for cell in row
             if cell.column in ACTIVITY
         )
-        """Whether a column of activity is told as it once was."""
+        """Whether a column of activity has a value from an earlier answer."""
 
     def rows(self, key: Key, writes: PriorWrites, before: list[Pairs]) -> list[Pairs]:
         """Return the rows; raises IndexError where there were fewer before."""
@@ -241,7 +241,7 @@ class _Prediction:
 
 
 class Predictor:
-    """Predicts what rules ask for and are told, by what they asked for lately."""
+    """Predicts the questions and answers of rules from recent ones."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Key, _Answer] = OrderedDict()

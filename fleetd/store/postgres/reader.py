@@ -90,7 +90,7 @@ class PostgresReader:
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result, or raise ServerAway.
 
-        Who stood still for so long that the server hung up has another try, alone.
+        A job that was idle for so long that the server hung up has another try, alone.
         """
         alone = False
         while left := [job for job in jobs if job.result is None]:
@@ -102,7 +102,7 @@ class PostgresReader:
                 alone = True
 
     def _some(self, jobs: list[Job]) -> None:
-        """Run jobs; raises psycopg.Error when one of them stood still for too long."""
+        """Run jobs; raises psycopg.Error if one of them was idle for too long."""
         for left in reversed(range(_READ_TRIES)):
             connection = self._slot.get()
             try:

@@ -113,7 +113,7 @@ class PostgresServer:
         self._measure_at = 0.0
 
     def open(self, purpose: str) -> ServerConnection:
-        """Connect, and take the measure of what is there; raises ServerAway."""
+        """Connect, and look at schema, clock and last commit; raises ServerAway."""
         connection = connect(self._url, f"{purpose} {self.machine}")
         connection.hurry = self.hurry
         try:

@@ -1,4 +1,4 @@
-"""Server clock: the server's time, run on by this machine's clock between two looks at it."""
+"""Server clock: the server's time, kept by this machine's clock between two readings of it."""
 
 import time
 from typing import NamedTuple
@@ -48,7 +48,7 @@ class ClockReading(NamedTuple):
 
 
 def reading(asked_ns: int, told_ms: int, answered_ns: int) -> ClockReading:
-    """Return what a server told that was asked and answered at these times of ``own_ns``."""
+    """Return a reading, given the times of ``own_ns`` before the question and after the answer."""
     took_ms = (answered_ns - asked_ns) / 1_000_000
     return ClockReading(took_ms, told_ms - (asked_ns + answered_ns) // 2_000_000)
 
@@ -56,14 +56,14 @@ def reading(asked_ns: int, told_ms: int, answered_ns: int) -> ClockReading:
 class ServerClock:
     """Tells the server's time in ms since the Unix epoch; the machine's own until it was asked.
 
-    It never goes back once the server was asked: ahead of it, it waits for the server to catch up.
-    Nor does it begin before what the store was told by others.
+    It never goes back once the server was asked: if it is ahead, it runs at half speed until the
+    server has caught up. It does not begin before the last time in the store either.
     """
 
     def __init__(self) -> None:
         self._asked = False
-        # Replaced whole: other threads look at it at any moment. How far the server's clock is
-        # ahead of ours, how far we had told more than that, and when.
+        # Always replaced as a whole, as other threads read it: how far the server's clock is ahead
+        # of ours, how far this clock was ahead of that, and when.
         self._course = (time.time_ns() // 1_000_000 - _own_ms(), 0, _own_ms())
 
     def ask(self, connection: ServerConnection) -> None:
@@ -91,17 +91,17 @@ class ServerClock:
         return abs(found.ahead_ms - ahead) <= (found.took_ms + _QUICK_MS) / 2
 
     def begin(self, connection: ServerConnection) -> None:
-        """Compare with the server's clock, and go no further back than the store has been told.
+        """Compare with the server's clock, and begin no earlier than the last time in the store.
 
-        A server may be set back, or replaced by one that is behind: who connects to it then keeps
-        with the machines that have gone by it all the time.
+        The server's clock may have been set back, or another server may be behind. A daemon that
+        connects then agrees with the machines that were connected all the time.
         """
         self.ask(connection)
         heard, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
         self.advance_to(max(heard or 0, to_ms(last) if last else 0))
 
     def advance_to(self, told_ms: int) -> None:
-        """Be no earlier than what others have told, unless that is of a clock that was wrong."""
+        """Be no earlier than a time of other machines, unless their clock was wrong by hours."""
         ahead, _, _ = self._course
         own = _own_ms()
         if self.now_ms() < told_ms <= own + ahead + _FURTHEST_MS:

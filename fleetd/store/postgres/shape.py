@@ -33,7 +33,7 @@ class Shape(msgspec.Struct, frozen=True):
     reads: frozenset[str] = frozenset()
     """The words of ``question``: tables that it reads are among them."""
     changed: bool = False
-    """Whether the rows are told as they are changed, which only their absence predicts."""
+    """Whether it returns changed rows: only an empty result can be predicted."""
 
     def key(self, params: Row) -> tuple[str, tuple[Any, ...]]:
         """Return what is asked, with the parameters by the order of their names."""

@@ -1,19 +1,19 @@
-"""Speculation: a rule runs before its turn, on what the store holds now, and becomes a script.
+"""Speculation: a rule runs before its turn, on the present rows of the store, and becomes a script.
 
 The script has the statements of the rule, in its order. Where the rule was given rows of the store,
-the server is to compare those that it finds in the turn with them, and to end the transaction where
-they differ: so what is decided is what the rule would have decided in its turn. What an INSERT
-returns is known without the store.
+the server compares them in the turn with those that it finds, and ends the transaction if they
+differ. So the decision is the one that the rule would have made in its turn. The result of an
+INSERT is known without the store.
 
-A rule runs first on guesses, to learn what it reads. One message reads all of that, but for what
-was always predicted right lately. Where a guess was wrong the rule runs again on the answers.
-Further reads need another message.
+A rule runs first on guesses, to learn its reads. One message asks for all of them, except those
+that were predicted right many times in a row. If a guess was wrong, the rule runs again on the
+answers. Further reads need another message.
 
-Numbers that the store gives out (``Assigned``) are put in by the server. A rule that needs more of
-them than to store and answer them is left to its turn, and so is whatever else cannot be predicted.
+The server inserts the numbers that the store gives out (``Assigned``). A rule that does more with
+them than store and return them waits for its turn, and so does a rule that cannot be predicted.
 
-Columns of activity are not compared (see ``expect`` in the schema): they are written all the time.
-A rule that decides by them must not run here.
+Columns of activity are not compared (see ``expect`` in the schema), as they change all the time. A
+rule that decides by them must not run here.
 """
 
 import json
@@ -42,28 +42,28 @@ from .shape import shape_of
 from .statements import Call, PreparedStatements, numbered
 
 _PREVIEW = "SELECT coalesce(json_agg(q), '[]')::text FROM (SQL) q"
-# Most rows have the very text that was expected. Only the others are compared by their values.
+# Most rows have exactly the expected text. Only the others are compared by value.
 _UNLIKE = (
     "SELECT expect(found, EXPECTED::jsonb) FROM told WHERE coalesce(found::text, '[]') <> EXPECTED"
 )
 _COMPARED = f"WITH told (found) AS (SELECT json_agg(q) FROM (SQL) q) {_UNLIKE}"
 _WRITTEN = f"WITH q AS (SQL), told (found) AS (SELECT json_agg(q) FROM q) {_UNLIKE}"
 
-# Limits of one job: how often its rule runs, its statements, and the characters of their
-# parameters and of the rows that it was given. A rule that exceeds one runs in its turn. On
-# guesses, a search for a free name could go on for ever, and from its turn others are predicted.
+# Limits of one job: runs of its rule, statements, and characters of parameters and rows. A rule
+# that exceeds one runs in its turn, which helps to predict the next one. On guesses, a search for a
+# free name could go on for ever.
 _RUNS = 6
 _STEPS = 300
 _CHARACTERS = 500_000
 
 Corrections = dict[tuple[Job, ReadAfter], list[Pairs]]
-"""What jobs that were refused would have read of their own writes."""
+"""What refused jobs would have read of their own writes."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A statement of a script; ``expected`` are rows of the store that its rule was given.
+    """A statement of a script; ``expected`` are the rows of the store that its rule was given.
 
-    ``own`` are the statements before it that have written what it reads.
+    ``own`` are the earlier statements of the rule that wrote what it reads.
     """
 
     sql: str
@@ -74,17 +74,17 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Attempt:
-    """Runs a rule before its turn, and keeps what it did as a script.
+    """Runs a rule before its turn, and records its statements as a script.
 
-    It stands for the connection on which rules run (``Execute``). ``known`` answers a question,
-    given which statements of the rule have written what is asked for.
+    The rule uses it in place of a connection (``Execute``). ``known`` answers a question, given the
+    statements of the rule that wrote what it asks for.
     """
 
     def __init__(self, known: Callable[[Key, PriorWrites], list[Pairs]]) -> None:
         self._known = known
         self.own = OwnWrites()
         self.is_void = False
-        """Whether something was refused here; a rule that goes on all the same has its turn."""
+        """Whether a statement was refused; a rule that caught the error needs its turn."""
         self.steps: list[Step] = []
         self.counted: dict[Counter, int] = {}
 
@@ -148,11 +148,11 @@ class Attempt:
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What a job wants committed: its statements, its result and what follows a commit.
+    """What a job commits: its statements, its result, and the effects after the commit.
 
     ``counted`` says how many numbers of each counter it needs. A job that refuses has an ``error``:
-    its statements are compared, and nothing of them is kept. ``sure`` is what it did not ask for,
-    and ``before`` what it was given of the store, without its own writes.
+    its statements are compared and rolled back. ``sure`` are the questions that it did not ask, and
+    ``before`` the rows of the store that it was given, without its own writes.
     """
 
     job: Job
@@ -268,7 +268,7 @@ class Speculation:
         return self.statements.call(step.sql, step.params, form, rows)
 
     def committed(self, script: Script, before: Mapping[Counter, int]) -> None:
-        """Note that a script was committed, and how far the counters were before it."""
+        """Note that a script was committed, given the counters before it."""
         if script.error is None:
             for step in script.steps:
                 if step.own:
@@ -282,7 +282,7 @@ class Speculation:
     ) -> bool:
         """Keep what the ``place``-th statement of a script found; whether a new try may succeed.
 
-        What a rule reads of its own writes is not there before they are.
+        A rule's own writes cannot be read before they are made.
         """
         step = script.steps[place]
         if not step.own or step.key in script.sure:
@@ -300,9 +300,9 @@ class Speculation:
 
 
 class _Run:
-    """A job that runs before its turn, until all that it asks for is known.
+    """A job that runs before its turn, until all its questions have answers.
 
-    ``answers`` are those of the store; None is one that it cannot give.
+    ``answers`` are those of the store; None for a question that it cannot answer.
     """
 
     def __init__(
@@ -316,21 +316,21 @@ class _Run:
     ) -> None:
         self.job = job
         self.done = False
-        """Whether it came to an end, by what the store holds."""
+        """Whether it ended on the rows of the store, without guesses."""
         self.sure: set[Key] = set()
-        """What it did not ask for, as that was always predicted right."""
+        """The questions that it did not ask, as their answers are predicted surely."""
         self.before: dict[Key, list[Pairs]] = {}
-        """What it was given of what the store holds, without its own writes."""
+        """The rows of the store that it was given, without its own writes."""
         self._repeat = Repeat()
         self._predictor = predictor
         self._corrections = corrections
         self._answers = answers
         self._trusting = trusting
         self._guesses: dict[Key, list[Pairs] | None] = {}
-        """What it went on with where it had no answer; None where nobody could guess."""
+        """Its guesses for questions without an answer; None where there is no guess."""
 
     def once(self) -> Iterable[Key]:
-        """Run the job; return what it asked for that has no answer, where it went on by guesses."""
+        """Run the job; return its questions without an answer, for which it had guesses."""
         self._guesses = {}
         self.before = {}
         self.attempt = Attempt(self._known)
@@ -349,7 +349,7 @@ class _Run:
         return self._guesses
 
     def confirm(self) -> None:
-        """Be done if all that was guessed is what was answered then."""
+        """Be done if all guesses equal the answers."""
         if self._ended and all(self._answers[key] == rows for key, rows in self._guesses.items()):
             self.done = True
 

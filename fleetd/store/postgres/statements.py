@@ -20,9 +20,9 @@ from ...domain.core.text import NUL
 from ...domain.core.tx import Row
 from .connection import PART, ServerConnection, literal_writer
 
-# Of more the server would keep plans that hardly anybody uses.
+# The most prepared statements of a connection: the server keeps a plan of each.
 _MOST = 1_000
-# What is refused for what it is, and not for a lock that somebody has, say.
+# Classes of SQLSTATE that refuse the statement itself, unlike a lock, for example.
 _REFUSED = ("42", "0A")
 _written = literal_writer()
 Number = Callable[[Assigned], str]

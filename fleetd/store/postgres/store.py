@@ -205,7 +205,7 @@ class PostgresStore:
         )
 
     def from_wall(self, ms: int) -> int:
-        """Return the time of the fleet for one that this machine's own clock told."""
+        """Return the time of the fleet for a time of this machine's own clock."""
         return ms + self.now_ms() - wall_clock()
 
     def settle(self) -> None:
