@@ -1,6 +1,6 @@
-"""Checkpoints: taking, finding and listing them, how large one is and how many a mission keeps.
+"""Checkpoints: taking, finding and listing them, their size, and how many a mission keeps.
 
-A checkpoint is never served before its checksum was compared.
+The checksum of a checkpoint is compared before the checkpoint is served.
 """
 
 from collections.abc import Collection, Set
@@ -37,15 +37,15 @@ from .state import State, capture
 _encode = msgspec.json.Encoder().encode
 
 
-# What stands before the content: reading it touches none of the pages that hold the JSON.
+# The columns before the content. Reading them touches none of the pages that hold the JSON.
 HEAD = "id, timestamp, progress_percent, seq, state_digest"
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a checkpoint is taken, and what its taker adds to it.
+    """Why a checkpoint is taken, and what its creator adds to it.
 
-    ``progress`` overrides the computed progress: a completed mission stands at 100 %.
-    ``pinned`` is a checkpoint that must not go to make room for this one.
+    ``progress`` overrides the computed progress: a completed mission is at 100 %.
+    ``pinned`` is a checkpoint that must not be deleted to make room for this one.
     """
 
     trigger: Trigger
@@ -103,7 +103,7 @@ def take(
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    """Where a checkpoint is put: an id that none has, where the log ends, how many others stay."""
+    """A free checkpoint id, the end of the log, and how many other checkpoints the mission has."""
 
     id: str
     seq: int
@@ -155,10 +155,10 @@ def load(tx: Tx, checkpoint_id: str) -> Checkpoint:
 def latest_row(
     tx: Tx, mission_id: str, *, undo: bool = False, but: Collection[str] = (), columns: str = "*"
 ) -> Row | None:
-    """Return the row of a mission's newest checkpoint, passing over those named in ``but``.
+    """Return the row of a mission's newest checkpoint, except those named in ``but``.
 
-    Undo checkpoints count only if asked for. ``columns`` is ``HEAD`` for whoever does not want to
-    read the content.
+    Undo checkpoints count only on request. ``columns`` is ``HEAD`` for callers that do not read
+    the content.
     """
     also = "" if undo else " AND undo = 0"
     rows = tx.all(
@@ -171,9 +171,9 @@ def latest_row(
 
 
 def outdated(row: Row, mission: Row) -> bool:
-    """Whether anything was done on a mission since a checkpoint was taken.
+    """Return whether anything was done on a mission since a checkpoint was taken.
 
-    The event after its ``seq`` is the one that announces it, which can be activity itself.
+    The event right after ``seq`` announces the checkpoint, and can itself be activity.
     """
     return bool(mission["last_activity_seq"] > row["seq"] + 1)
 
@@ -188,7 +188,7 @@ def none_for(mission_id: str) -> InvalidState:
 
 
 def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
-    """Take the checkpoint that somebody asked for."""
+    """Take a checkpoint on request."""
     mission_id = request.mission_id or ctx.facts.mission_id
     if mission_id is None:
         raise InvalidParams(
@@ -208,7 +208,7 @@ def create(tx: Tx, ctx: Context, request: CheckpointCreate) -> Checkpoint:
 
 
 def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
-    """Return the newest checkpoint of a mission that is no undo checkpoint."""
+    """Return the newest checkpoint of a mission, undo checkpoints excepted."""
     mission = find(tx, "mission", mission_id)
     row = latest_row(tx, mission["id"])
     if row is None:
@@ -218,7 +218,7 @@ def latest(tx: Tx, ctx: Context, mission_id: str) -> Checkpoint:
 
 
 def get_stored(tx: Tx, ctx: Context, checkpoint_id: str) -> Raw | None:
-    """Return the stored JSON of a checkpoint; None where its copies have to be looked into."""
+    """Return the stored JSON of a checkpoint; None where its copies have to be checked."""
     row = tx.one(f"SELECT * FROM checkpoints WHERE id = :id AND {LIVE}", id=checkpoint_id)
     return _stored(ctx, row) if row else None
 
@@ -234,10 +234,10 @@ class StoredLatest(msgspec.Struct, frozen=True):
 def latest_stored(
     tx: Tx, ctx: Context, mission_id: str, files: Set[str] = frozenset()
 ) -> StoredLatest | None:
-    """Return the newest checkpoint of a mission that is no undo checkpoint, as it is stored.
+    """Return the stored JSON of a mission's newest checkpoint, undo checkpoints excepted.
 
-    None where its copies have to be looked into, also when one of the mission's ``files`` has no
-    row.
+    Returns None where its copies have to be checked, and when one of the mission's ``files`` has
+    no row.
     """
     rows = tx.value(
         "SELECT (SELECT count(*) FROM checkpoints c WHERE c.mission_id = m.id) AS rows"
@@ -259,7 +259,7 @@ def _have_rows(tx: Tx, mission_id: str, files: Set[str]) -> bool:
 
 
 def _stored(ctx: Context, row: Row) -> Raw | None:
-    # A reply names the other machine that keeps the file: that is looked up.
+    # When another machine keeps the file, the reply names that machine: this needs a lookup.
     return as_stored(row) if ctx.is_here(row) else None
 
 
@@ -303,18 +303,18 @@ def list_checkpoints(tx: Tx, ctx: Context, request: CheckpointList) -> Checkpoin
 MANY_SORTIES = 100
 FILES_KEPT = 200
 NEVER_DROPPED = 3
-# What the final checkpoint of a completed mission says of itself.
+# The trigger details of the final checkpoint of a completed mission.
 COMPLETED = "Mission completed"
-# What the last checkpoint says of a mission that was closed with its session.
+# The trigger details of the last checkpoint of a mission that was closed with its session.
 WITH_SESSION = "Session ended"
 
 
 def bounded(
     ctx: Context, content: CheckpointContent, size: int
 ) -> tuple[CheckpointContent, list[str]]:
-    """Keep a checkpoint within its size, ``size`` bytes so far, and say what is unusual about it.
+    """Keep a checkpoint of ``size`` bytes within its limits, and return warnings about it.
 
-    What is as it was is returned as the same object.
+    An unchanged checkpoint is returned as the same object.
     """
     warnings = []
     if len(content.sorties) > MANY_SORTIES:
@@ -333,19 +333,19 @@ def bounded(
 
 
 def _drop_surplus(tx: Tx, ctx: Context, mission_id: str, pinned: str | None, excess: int) -> None:
-    """Keep a mission's checkpoints under their number: old error checkpoints go first.
+    """Keep a mission's checkpoints within their number; the oldest error checkpoints go first.
 
-    The newest three and the newest milestone never go, nor does ``pinned``, the one that a
-    recovery is at work with.
+    The newest three and the newest milestone are never deleted. Neither is ``pinned``, which a
+    recovery is using.
     """
-    # A limit that was lowered is reached step by step: a checkpoint must not wait for it.
+    # After the limit was lowered, the surplus goes in batches: a new checkpoint must not wait.
     for checkpoint_id in _superfluous(tx, mission_id, pinned, min(excess, ctx.batches.surplus)):
         mark_deleted(tx, ctx, "checkpoint", checkpoint_id)
         emit(tx, ctx, CheckpointDeleted(checkpoint_id=checkpoint_id), mission_id=mission_id)
 
 
 _OF_MISSION = f"FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
-# Found by an index, however many there are.
+# An index finds it, however many checkpoints there are.
 _MILESTONE = f"SELECT id {_OF_MISSION} AND trigger = 'progress' ORDER BY seq DESC LIMIT 1"
 _MAY_GO = (
     f" AND id <> :pinned AND seq < (SELECT seq {_OF_MISSION} ORDER BY seq DESC"
@@ -354,7 +354,7 @@ _MAY_GO = (
 
 
 def _superfluous(tx: Tx, mission_id: str, pinned: str | None, most: int) -> list[str]:
-    """Return what is to go of a mission's checkpoints, in the order in which it should."""
+    """Return the ids of a mission's surplus checkpoints, in the order of deletion."""
     params: Row = {"mission": mission_id, "pinned": pinned or "", "never": NEVER_DROPPED - 1}
     rows = tx.all(f"SELECT id {_OF_MISSION} AND trigger = 'error'{_MAY_GO}", **params, most=most)
     if len(rows) < most:

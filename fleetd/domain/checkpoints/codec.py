@@ -23,12 +23,12 @@ from ...protocol.records import (
 from ..core.tx import Row
 from .versions import LAYOUTS, VersionLayout, layout_of, migrated, told
 
-# These a row holds as the record does; what is JSON in a row is a list or a record of its own.
+# Fields that have the same form in a row and in the record.
 _PLAIN_FIELDS = (
     *("id", "mission_id", "timestamp", "trigger", "trigger_details", "progress_percent"),
     *("created_by", "version", "seq"),
 )
-# The columns that hold JSON, and the record that each holds one of, or a list.
+# The columns that hold JSON, and the record type of which each holds one or a list.
 _JSON_COLUMNS: dict[str, type[Record]] = {
     "mission_json": MissionState,
     "recovery_context_json": RecoveryContext,
@@ -64,10 +64,10 @@ def to_file(checkpoint: Checkpoint) -> bytes:
 
 
 def file_of(row: Row) -> bytes:
-    """Return what the file of a row must hold; raises as ``from_row`` does."""
+    """Return the bytes that a row's file must hold; raises as ``from_row`` does."""
     content = _content_of(row)
     if _as_written(row, canonical(content)):
-        # Put together from the row's own parts: nobody needs a record of it here.
+        # Assembled from the row's own parts: no record is needed here.
         return _canonical(content | {"integrity": Integrity(digest=row["digest"])}) + b"\n"
     return to_file(from_row(row))
 
@@ -83,16 +83,15 @@ def as_taken(content: CheckpointContent, digest: str, warnings: list[str]) -> Ch
 
 
 def _only_content(checkpoint: CheckpointContent) -> dict[str, Any]:
-    """Return what the checksum covers, also of a Checkpoint, which carries more than that."""
+    """Return the fields that the checksum covers; a Checkpoint has more than these."""
     return {name: getattr(checkpoint, name) for name in CONTENT_FIELDS}
 
 
 def from_file(data: bytes, where: str) -> Checkpoint:
     """Read a backup file. ``where`` names it in errors.
 
-    One of an older version is brought to the present one and says so in its warnings. Raises
-    Corrupt for bytes that are no checkpoint or fail their checksum, Incompatible for a version
-    this program does not know.
+    A checkpoint of an older version is migrated, with a warning. Raises Corrupt for bytes that are
+    no checkpoint or fail their checksum, Incompatible for a version this program does not know.
     """
     try:
         whole = _whole(data)
@@ -109,15 +108,15 @@ def from_file(data: bytes, where: str) -> Checkpoint:
 
 
 def from_row(row: Row) -> Checkpoint:
-    """Build a Checkpoint from its row and check it; one of an older version as ``from_file`` does.
+    """Build a Checkpoint from its row and check it; migrate an older one as ``from_file`` does.
 
     Raises Corrupt when the row fails its checksum or is not readable, Incompatible for an unknown
-    version that the checksum vouches for.
+    version whose checksum matches.
     """
     where = f"The database row of checkpoint {row['id']}"
     try:
         whole = canonical(_content_of(row))
-        if _as_written(row, whole):  # then once through the bytes is enough
+        if _as_written(row, whole):  # then one pass over the bytes is enough
             checkpoint = _with_digest(_checkpoint(whole), row["digest"])
         else:
             checkpoint = _looked_into(_decode(whole), row, where)
@@ -134,10 +133,10 @@ def from_row(row: Row) -> Checkpoint:
 
 
 def as_stored(row: Row) -> Raw | None:
-    """Return the JSON of a row's Checkpoint, put together from the JSON that the row holds.
+    """Return the JSON of a row's Checkpoint, assembled from the JSON in the row.
 
-    That JSON is not decoded; its checksum is compared. None for a row that ``from_row`` has to look
-    into: a damaged one, one of an older version, or one from before a record got a new field.
+    That JSON is not decoded, but its checksum is compared. Returns None for a row that ``from_row``
+    has to check: damaged, of an older version, or written before a record got a new field.
     """
     try:
         content = _content_of(row)
@@ -151,7 +150,7 @@ def as_stored(row: Row) -> Raw | None:
 
 
 def _beside(row: Row) -> dict[str, Any]:
-    """Return what a row tells about a checkpoint beside its content."""
+    """Return the fields that a row holds in addition to the checkpoint's content."""
     return {
         "source_details": _details(row["source_details_json"]),
         "consumed_at": row["consumed_at"],
@@ -162,15 +161,15 @@ def _beside(row: Row) -> dict[str, Any]:
 
 
 def _has_all_fields(row: Row) -> bool:
-    """Whether the records in an undamaged row have the fields of today, and no others.
+    """Return whether the records in an undamaged row have exactly the present fields.
 
-    One encoder wrote a whole list, so its first record has the fields of all.
+    One encoder wrote each list, so the first record has the fields of all.
     """
     for column, kind in _JSON_COLUMNS.items():
         text = row[column]
         if text in (None, "[]"):
             continue
-        if text.startswith("["):  # what is cut at the end of a string cannot be decoded
+        if text.startswith("["):  # a cut inside a string fails to decode
             text = text[1 : text.find('},{"') + 1 or -1]
         if _fields(text).keys() != set(kind.__struct_encode_fields__):
             return False
@@ -178,12 +177,12 @@ def _has_all_fields(row: Row) -> bool:
 
 
 def _as_written(row: Row, whole: bytes) -> bool:
-    """Whether the parts of a row, put together, are of the present version and undamaged."""
+    """Return whether the assembled parts of a row are of the present version and undamaged."""
     return bool(row["version"] == CHECKPOINT_VERSION and digest_of(whole) == row["digest"])
 
 
 def _looked_into(content: dict[str, Any], row: Row, where: str) -> Checkpoint:
-    """Return what a row holds that is of another version or damaged, or raise what it is."""
+    """Return the migrated checkpoint of an older row; raise for a damaged or unknown one."""
     layout = _layout_of_row(content, row, where)
     if layout is not None:
         content = {name: value for name, value in content.items() if name in layout.fields}
@@ -200,7 +199,7 @@ def _layout_of_row(content: dict[str, Any], row: Row, where: str) -> VersionLayo
 
 
 class ChecksumError(ValueError):
-    """The content is not the one that the checksum was taken of."""
+    """The content does not match its checksum."""
 
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -231,12 +230,12 @@ def _with_digest(checkpoint: Checkpoint, digest: str) -> Checkpoint:
 
 
 def is_migrated(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint was read from an older version: its copies are to be rewritten."""
+    """Return whether a checkpoint was migrated, so that its copies have to be rewritten."""
     return any(told(version) in checkpoint.warnings for version in LAYOUTS)
 
 
 def _content_of(row: Row) -> dict[str, Any]:
-    """Return the content by its fields, those that are JSON in the row as that JSON."""
+    """Return the content by field; fields that are JSON in the row stay raw JSON."""
     return {
         **{name: row[name] for name in _PLAIN_FIELDS},
         "mission": Raw(row["mission_json"]) if row["mission_json"] else None,
@@ -252,7 +251,7 @@ def to_columns(content: CheckpointContent, sorties_json: str | None = None) -> R
     """Return the columns of the row that hold the content, digest and counts included.
 
     ``sorties_json`` is the canonical JSON of its sorties, where that is known.
-    The JSON columns are canonical too, so that the whole can be put together from them again.
+    The JSON columns are canonical too, so that the whole can be assembled from them again.
     """
     columns: Row = {
         **{name: getattr(content, name) for name in _PLAIN_FIELDS},

@@ -1,7 +1,7 @@
 """Recovery context of a mission or of an agent's part, derived from what the store knows.
 
-``agent_id`` narrows everything to one agent's own part. What the ``reader`` noted comes first, in
-its own words, whether or not anything is narrowed.
+``agent_id`` narrows everything to one agent's own part. The ``reader``'s own notes always come
+first, in its own words.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +19,10 @@ from ..core.tx import Row, Tx
 from .narrative import Titles, obstacle, sentence, shares, step, waits_in
 
 _RANK = {"in_progress": 0, "blocked": 1, "assigned": 2, "pending": 3}
-# How much of what one other agent said, or made for the reader, is told in each place.
+# The most entries by one other agent that the reader receives in each place.
 OF_ONE = 10
 _note = msgspec.json.Decoder(WorkNote).decode
-# Whoever took over from a lost agent goes on with what that one did, ran and was told.
+# The successor of a lost agent continues from the events of its predecessor.
 OWN_EVENTS = (
     "(agent_id = :agent OR agent_id IN (SELECT id FROM agents WHERE succeeded_by = :agent))"
 )
@@ -42,12 +42,12 @@ def derive(
     titles: Titles | None = None,
     retold: Callable[[Event], Event] | None = None,
 ) -> RecoveryContext:
-    """Return what is needed to go on with a mission, or with one agent's part of it.
+    """Return the context for continuing a mission, or one agent's part of it.
 
-    ``declared`` is put first and never overwritten; ``errors`` stand first among the blockers.
-    ``titles`` are those that the reader may see; without them everything is as it was said, for a
-    checkpoint, which nobody reads as it is. ``retold`` returns an event as its reader may see it;
-    what is kept for later readers says what the holders of locks said.
+    ``declared`` comes first and is never overwritten; ``errors`` come first among the blockers.
+    ``titles`` are as the reader may see them. Without them all texts keep their wording, for a
+    checkpoint, which nobody reads unprocessed. ``retold`` returns an event as its reader may see
+    it. Without it, the context keeps the words of lock holders, for later readers.
     """
     given, started = declared or DeclaredContext(), mission["started_at"]
     there = _there(tx, mission["id"])
@@ -68,7 +68,7 @@ def derive(
             errors,
             given.blockers,
             *(note.blockers for note in notes.values()),
-            # Why sorties are blocked; of what another agent made, a part.
+            # Why sorties are blocked; a limited number per other agent.
             (obstacle(s, titles.of(s)) for s in shares(blocked, titles, OF_ONE)[0]),
             _open_errors(tx, mission["id"], agent_id) if there["errors"] else (),
         ),
@@ -84,9 +84,9 @@ def derive(
 
 
 def _there(tx: Tx, mission_id: str) -> Row:
-    """Return what there is of a mission at all: most have little of it, and to ask once is enough.
+    """Return which kinds of records a mission has: most have few, and one query tells.
 
-    What stands in missions that were merged into it counts as there.
+    Records of missions that were merged into it count.
     """
     (row,) = tx.all(
         "SELECT EXISTS (SELECT 1 FROM agents WHERE mission_id = :mission"
@@ -103,9 +103,9 @@ def _there(tx: Tx, mission_id: str) -> Row:
 def plan_steps(
     own: Sequence[SortieState], sorties: Sequence[SortieState], titles: Titles
 ) -> list[str]:
-    """Return the open sorties as next steps, those under way first; of another agent's, a part.
+    """Return the open sorties as next steps, those in progress first; limited per other agent.
 
-    ``sorties`` are all of the mission, among which are those that they wait for.
+    ``sorties`` are all of the mission, including those that the open ones wait for.
     """
     waits = waits_in(sorties)
     open_ones = sorted((s for s in own if s.status in _RANK), key=lambda s: _RANK[s.status])
@@ -121,7 +121,7 @@ def _distinct(*parts: Iterable[str]) -> list[str]:
 def _notes(
     tx: Tx, mission_id: str, agent_id: str | None, reader: str | None
 ) -> dict[str, WorkNote]:
-    """Return what the mission's agents declared: the reader's own first, then the one seen last."""
+    """Return the notes of the mission's agents: the reader's own first, then the latest seen."""
     rows = tx.all(
         "SELECT id, succeeded_by, note_json FROM agents WHERE mission_id = :mission"
         " AND note_json IS NOT NULL AND status <> 'gone' ORDER BY last_seen_at DESC, id",
@@ -136,7 +136,7 @@ def _notes(
 
 
 def _in_whose_words(author: str, reader: str | None, note: WorkNote) -> WorkNote:
-    """Return a note as its reader may see it: one's own words as they are, others' in quotes."""
+    """Return a note for its reader: the reader's own words unchanged, others' in quotes."""
     if author == reader:
         return note
     return WorkNote(
@@ -147,14 +147,14 @@ def _in_whose_words(author: str, reader: str | None, note: WorkNote) -> WorkNote
 
 
 def is_noted_by(author: str | None, told: str) -> bool:
-    """Whether a line of somebody's context quotes an agent's note."""
+    """Return whether a line of somebody's context quotes an agent's note."""
     return author is not None and told.startswith(f"{author}: “")
 
 
 def _said_first(notes: dict[str, WorkNote], agent_id: str | None, reader: str | None) -> str | None:
-    """Return the last action in the words of whoever reads, None where those say nothing.
+    """Return the last action in the reader's own words, None where its note has none.
 
-    Of one agent's part also in the words of an agent whose work it took over.
+    With ``agent_id``, a note of that agent or of an agent whose work it took over also counts.
     """
     said = notes.get(reader) if reader else None
     if said is None and agent_id:
@@ -163,7 +163,7 @@ def _said_first(notes: dict[str, WorkNote], agent_id: str | None, reader: str | 
 
 
 def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> WorkNote:
-    """Return what an agent of a mission declared itself, an empty note where that is nothing."""
+    """Return the note of an agent of a mission, an empty note if it has none."""
     notes = _notes(tx, mission_id, agent_id, agent_id) if agent_id else {}
     return notes.get(agent_id or "") or WorkNote()
 
@@ -175,12 +175,12 @@ def last_action(
     agent_id: str | None,
     retold: Callable[[Event], Event] | None = None,
 ) -> str:
-    """Tell the newest thing that was done."""
+    """Return one sentence about the newest action."""
     row = (
         _own_action(tx, mission_id, agent_id)
         if agent_id
         else tx.one(
-            # That very event, unless it is gone from the log: then an older one.
+            # The last action itself, or an older one if the log no longer holds it.
             f"SELECT * FROM events WHERE mission_id = :mission AND {_DEED}"
             " AND seq <= (SELECT last_deed_seq FROM missions WHERE id = :mission)"
             " ORDER BY seq DESC LIMIT 1",
@@ -210,7 +210,7 @@ def _own_action(tx: Tx, mission_id: str, agent_id: str) -> Row | None:
 
 
 def merged_places(tx: Tx, mission_id: str) -> list[str]:
-    """Return a mission and those that ended when their sessions went on in it."""
+    """Return the ids of a mission and of the missions that were merged into it."""
     rows = tx.all(
         "SELECT r.left_mission_id AS id FROM recoveries r"
         " JOIN missions m ON m.id = r.left_mission_id AND m.closed_reason = 'merged'"
@@ -222,9 +222,10 @@ def merged_places(tx: Tx, mission_id: str) -> list[str]:
 
 
 def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) -> list[Row]:
-    """Return the newest events of a type, or of an agent's and its predecessors', newest first.
+    """Return the newest events of a type: everybody's, or one agent's and its predecessors'.
 
-    What was told before a session came from another mission counts: its agent goes on with that.
+    They come newest first. Events from before a session moved here from another mission count:
+    its agent continues from them.
     """
     mine = f" AND {OWN_EVENTS}" if agent_id else ""
     found: list[Row] = []
@@ -242,7 +243,7 @@ def newest(tx: Tx, mission_id: str, kind: str, agent_id: str | None, most: int) 
 
 
 def _open_errors(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
-    """Return the errors after which the agent that met them got nothing done, newest first."""
+    """Return the errors after which their agent made no progress, newest first."""
     mine = f" AND {OWN_EVENTS}" if agent_id else ""
     rows = tx.all(
         f"SELECT e.data_json FROM events e WHERE e.mission_id = :mission{mine}"
@@ -265,6 +266,6 @@ def _edited(tx: Tx, mission_id: str, agent_id: str | None) -> list[str]:
 
 
 def _files_begun(own: Sequence[SortieState]) -> list[str]:
-    """Return the files of sorties that were begun, those that changed last first."""
+    """Return the files of started sorties, those changed last first."""
     begun = sorted((s for s in own if s.started_at), key=lambda s: s.updated_at, reverse=True)
     return [file for s in begun for file in s.files]

@@ -1,6 +1,6 @@
-"""Checkpoint diff: what differs between two checkpoints of a mission, or one and now.
+"""Checkpoint diff: what differs between two checkpoints of a mission, or between one and now.
 
-The checkpoints come from whoever read them, so that damage is healed and warned of as ever.
+The caller reads the checkpoints, so that damage is repaired and reported as usual.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -43,13 +43,13 @@ SORTIE_FIELDS = (
     *("status", "assigned_to", "progress", "progress_notes", "blocked_reason", "result"),
     *("files", "title", "description", "priority", "position", "depends_on"),
 )
-# Lists whose order tells when something was noticed, and not what is there.
+# Lists whose order only tells when an entry was noticed: it is no difference.
 UNORDERED = ("blockers", "files_modified", "files", "depends_on")
 CONTEXT_FIELDS = ("mission_summary", "last_action", "next_steps", "blockers", "files_modified")
 
 
 class DiffSide(msgspec.Struct, frozen=True):
-    """What is compared, whether it was read from a checkpoint or is there now."""
+    """One side of a comparison, read from a checkpoint or captured now."""
 
     compared: Compared
     mission: MissionState | None
@@ -63,7 +63,7 @@ Side = Checkpoint | MissionMoment
 
 
 def compare(tx: Tx, ctx: Context, before: Side, after: Side | None) -> CheckpointDifference:
-    """Return what differs between a checkpoint or moment and another one, or else what is now.
+    """Return the differences between a checkpoint or moment and another one, or the present.
 
     Raises InvalidParams for checkpoints of different missions.
     """
@@ -171,7 +171,7 @@ def _completed(sorties: Sequence[SortieState]) -> int:
 
 
 def difference(mission_id: str, before: DiffSide, after: DiffSide) -> CheckpointDifference:
-    """Return what is different in ``after``."""
+    """Return the differences of ``after`` from ``before``."""
     newest = after.mission or before.mission
     found = CheckpointDifference(
         mission_id=mission_id,
@@ -197,7 +197,7 @@ def _summary(context: RecoveryContext | None) -> str:
 
 
 def changes(before: Any, after: Any, fields: Iterable[str]) -> list[FieldChange]:
-    """Return the fields in which two records differ; none where there is but one."""
+    """Return the fields in which two records differ; none if either record is missing."""
     if before is None or after is None:
         return []
     pairs = ((name, getattr(before, name), getattr(after, name)) for name in fields)
@@ -232,7 +232,7 @@ def _sorties(before: Sequence[SortieState], after: Sequence[SortieState]) -> Sor
 
 
 def _locks(before: Sequence[Lock], after: Sequence[Lock]) -> LockDifference:
-    # Of a shared lock each holder has one of its own.
+    # Each holder of a shared lock has a lock record of its own.
     gained, released, both = _apart(
         before,
         after,

@@ -1,7 +1,7 @@
-"""Moments: the state of a mission as it was, from a checkpoint before and the changes up to then.
+"""Moments: the past state of a mission, from an earlier checkpoint and the changes after it.
 
-The changes stand with the mission's events (``core/changes``). That activity prolongs the leases of
-its agent stands nowhere: it is done again.
+The mission's events hold the changes (``core/changes``). No event records that activity prolongs
+the leases of its agent: the replay computes this again.
 """
 
 from collections.abc import Iterable
@@ -37,14 +37,14 @@ from .state import WITHDRAWN_KEPT
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """A place in the log, and the time at which leases are judged."""
+    """A position in the log, and the time at which leases are judged."""
 
     seq: int
     time: str
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """What the changes of a mission start from, and at which event."""
+    """The state and the event from which a mission's changes are replayed."""
 
     seq: int
     timestamp: str
@@ -76,7 +76,7 @@ def refuse_two(time: str | None, seq: int | None) -> None:
 
 
 def find_moment(tx: Tx, ctx: Context, time: str | None, seq: int | None) -> Moment:
-    """Return the moment of a time, else of an event; raises InvalidParams for one to come."""
+    """Return the moment of a time or of an event; raises InvalidParams for a future one."""
     return _after_event(tx, seq or 0) if time is None else _at_time(tx, ctx, time)
 
 
@@ -94,9 +94,10 @@ def _after_event(tx: Tx, seq: int) -> Moment:
 
 
 def _at_time(tx: Tx, ctx: Context, time: str) -> Moment:
-    """Return the place of a time in the log: behind all events of that time.
+    """Return the position of a time in the log: after all events of that time.
 
-    The order of events counts. Where the clock was set back, it is the place of one such step.
+    The order of events decides. If the clock was set back, the result is one of several possible
+    positions.
     """
     if time > ctx.now:
         raise InvalidParams(
@@ -106,7 +107,7 @@ def _at_time(tx: Tx, ctx: Context, time: str) -> Moment:
 
 
 def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMoment:
-    """Return the state of a mission at a moment; raises InvalidState for one that nobody knows."""
+    """Return the state of a mission at a moment; raises InvalidState if it is unknown."""
     replay = _replayed(tx, mission["id"], moment)
     if replay is None:
         raise _unknown(tx, mission, moment)
@@ -127,7 +128,7 @@ def state_at(tx: Tx, ctx: Context, mission: Row, moment: Moment) -> MissionMomen
 
 
 def refuse_unknown_state(tx: Tx, mission: Row, moment: Moment) -> None:
-    """Refuse a moment at which nobody knows the state of a mission; raises InvalidState."""
+    """Refuse a moment at which the state of a mission is unknown; raises InvalidState."""
     if _base(tx, mission["id"], moment) is None:
         raise _unknown(tx, mission, moment)
 
@@ -145,14 +146,14 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def progress_percent(self) -> int:
-        """Return the progress of the mission; of a completed one it is 100."""
+        """Return the progress of the mission; a completed mission is at 100."""
         if self.mission["status"] == "completed":
             return 100
         return percent(self.completed, len(self.sorties))
 
 
 def plan_at(tx: Tx, mission_id: str, moment: Moment) -> Plan | None:
-    """Return the plan of a mission at a moment; None where nobody knows it, or before it began."""
+    """Return the plan of a mission at a moment; None if unknown or before the mission began."""
     replay = _replayed(tx, mission_id, moment)
     if replay is None or not replay.mission:
         return None
@@ -176,9 +177,9 @@ def _replayed(tx: Tx, mission_id: str, moment: Moment) -> "_Replay | None":
 
 
 def _floor(tx: Tx, seq: int) -> int:
-    """Return the event from which on the log is whole up to another one.
+    """Return the event from which the log is complete up to ``seq``.
 
-    Where the store was restored or records were forgotten the log has a gap.
+    The log has a gap where the store was restored or records were forgotten.
     """
     found = 0
     for kind in (StoreRestored.type, RecordsForgotten.type):
@@ -188,7 +189,7 @@ def _floor(tx: Tx, seq: int) -> int:
             seq=seq,
         )
         found = max(found, gap or 0)
-    # What was written before the store kept changes has none.
+    # Events from before the store kept changes have none.
     kept_from: Any = tx.value("SELECT value FROM store_meta WHERE key = 'moments_from'")
     return max(found, int(kept_from or 0))
 
@@ -197,10 +198,10 @@ _WHOLE = f"mission_id = :mission AND {LIVE} AND undo = 0 AND warnings_json = '[]
 
 
 def _base(tx: Tx, mission_id: str, moment: Moment) -> Base | None:
-    """Return the newest checkpoint before a moment that can be read, else the mission's creation.
+    """Return the newest readable checkpoint before a moment, else the mission's creation.
 
-    A checkpoint that was cut to its limits is passed over. So is one of a later time at the same
-    place in the log: leases may have run out until then.
+    A checkpoint that was cut to its limits is skipped. So is one at the same position in the log
+    with a later time: leases may have expired in between.
     """
     floor, before = _floor(tx, moment.seq), moment.seq
     while True:
@@ -242,7 +243,7 @@ def _base(tx: Tx, mission_id: str, moment: Moment) -> Base | None:
 
 
 def _unknown(tx: Tx, mission: Row, moment: Moment) -> InvalidState:
-    """Return the error that says how far back the state of a mission is known."""
+    """Return the error that tells since when the state of a mission is known."""
     created = mission["created_at"]
     if moment.time < created:
         return InvalidState(
@@ -274,7 +275,7 @@ def _unknown(tx: Tx, mission: Row, moment: Moment) -> InvalidState:
 
 
 class _Lease(msgspec.Struct):
-    """A lock as it is known at an event; ``orphaned`` ones are prolonged by no activity."""
+    """A lock as known at an event; activity does not prolong an ``orphaned`` one."""
 
     lock: Lock
     seq: int
@@ -282,7 +283,7 @@ class _Lease(msgspec.Struct):
 
 
 class _Replay:
-    """The state of a mission on its way from the base to a moment."""
+    """The state of a mission during its replay from the base to a moment."""
 
     def __init__(self, base: Base) -> None:
         self.base = base
@@ -292,17 +293,17 @@ class _Replay:
         self.fates: dict[str, Row] = {}
         self.sorties = {sortie.id: sortie for sortie in base.sorties}
         self.messages = {message.id: message.to for message in base.messages}
-        # What is known of a lease, in the order of events.
+        # The known states of each lease, in the order of events.
         self.leases: dict[str, list[_Lease]] = {
             lock.id: [_Lease(lock, base.seq)] for lock in base.locks
         }
 
     def plan(self) -> Plan:
-        """Return what is known now of the mission and its sorties."""
+        """Return the mission and its sorties as replayed so far."""
         return Plan(self.mission, sorted(self.sorties.values(), key=attrgetter("position")))
 
     def apply(self, seq: int, told: Changes) -> None:
-        """Take over what changed with an event."""
+        """Apply the changes of an event."""
         self.mission.update(told.mission)
         for sortie_id, fields in told.sorties.items():
             if fields is None:
@@ -331,7 +332,7 @@ class _Replay:
 
 
 def _notes(tx: Tx, mission_id: str, replay: _Replay) -> list[Note]:
-    """Return the notes of a moment; what was forgotten since is not among them."""
+    """Return the notes of a moment, without those that were forgotten since."""
     rows = _rows(tx, "notes", replay.notes)
     found = []
     for note_id, known in replay.notes.items():
@@ -350,7 +351,7 @@ def _notes(tx: Tx, mission_id: str, replay: _Replay) -> list[Note]:
 
 
 def _messages(tx: Tx, replay: _Replay) -> list[PendingMessage]:
-    """Return the messages that waited; what was forgotten since is not among them."""
+    """Return the messages that waited, without those that were forgotten since."""
     waiting = {message_id: to for message_id, to in replay.messages.items() if to}
     rows = sorted(_rows(tx, "messages", waiting).values(), key=itemgetter("seq"))
     return [
@@ -370,7 +371,7 @@ def _rows(tx: Tx, table: str, ids: Iterable[str]) -> dict[str, Row]:
 
 
 def _locks(tx: Tx, replay: _Replay, moment: Moment) -> list[Lock]:
-    """Return the locks whose leases had not run out, each as long as activity had prolonged it."""
+    """Return the locks whose leases had not expired, each prolonged by its holder's activity."""
     first: dict[str, int] = {}
     for steps in replay.leases.values():
         holder = steps[-1].lock.held_by
@@ -398,7 +399,7 @@ def _locks(tx: Tx, replay: _Replay, moment: Moment) -> list[Lock]:
 
 
 def _orphans(tx: Tx, replay: _Replay) -> set[str]:
-    """Return the locks whose holder was lost before the base: a checkpoint does not say it."""
+    """Return the locks whose holder was lost before the base: a checkpoint does not record it."""
     from_base = [
         lock_id for lock_id, steps in replay.leases.items() if steps[0].seq == replay.base.seq
     ]
@@ -417,12 +418,12 @@ def _orphans(tx: Tx, replay: _Replay) -> set[str]:
 
 
 def prolonged(lock: Lock, seq: int, activity: list[tuple[int, str]], *, orphaned: bool) -> Lock:
-    """Return a lock with the lease that its holder's activity left it since an event."""
+    """Return a lock with its lease as prolonged by its holder's activity since an event."""
     return _prolonged([_Lease(lock, seq)], activity, orphaned=orphaned)
 
 
 def _prolonged(steps: list[_Lease], activity: list[tuple[int, str]], *, orphaned: bool) -> Lock:
-    """Return a lock with the lease that its holder's activity left it."""
+    """Return a lock with its lease as prolonged by its holder's activity."""
     lock, expires = steps[0].lock, steps[0].lock.expires_at or ""
     ahead = steps[1:]
     for seq, at_time in activity:

@@ -1,6 +1,6 @@
 """Narration: titles, events and open work, as sentences for one reader.
 
-A title that nobody is known to have worded is a person's, who speaks for everybody.
+A title without a known author counts as a person's, and a person speaks for everybody.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +13,14 @@ from ...protocol.records import Event, SortieState
 from ..core.tx import Row, Tx
 
 TITLE_CHARS = 120
-# Of what a step waits for, so many are named, each in so many characters.
+# A step names this many of the sorties that it waits for, each in so many characters.
 AWAITED, AWAITED_CHARS = 2, 60
 
 
 class Titles(msgspec.Struct, frozen=True, kw_only=True):
     """A mission's titles as one reader may see them; ``reader`` is None for nobody in particular.
 
-    ``authors`` has the agents that worded sorties, by the sorties' ids.
+    ``authors`` maps the ids of sorties to the agents that worded them.
     """
 
     reader: str | None
@@ -28,13 +28,13 @@ class Titles(msgspec.Struct, frozen=True, kw_only=True):
     authors: dict[str, str]
 
     def of(self, sortie: SortieState) -> str:
-        """Return a sortie's title: the reader's own words as they are, another agent's quoted."""
+        """Return a sortie's title: the reader's own words unchanged, another agent's quoted."""
         title = sortie.title or sortie.id
         author = self.other(sortie)
         return attributed(title, author, self.reader, TITLE_CHARS) if author else title
 
     def other(self, sortie: SortieState) -> str | None:
-        """Return the agent that made a sortie, None for the reader itself and for a person."""
+        """Return the agent that made a sortie; None if the reader or a person made it."""
         author = self.authors.get(sortie.id)
         return None if author == self.reader else author
 
@@ -62,9 +62,9 @@ def goal_for(mission: Row, reader: str | None, limit: int = LINE_CHARS) -> str:
 def shares(
     sorties: Sequence[SortieState], titles: Titles, most: int
 ) -> tuple[list[SortieState], dict[str, int]]:
-    """Return the sorties to tell of, and how many more each other agent made.
+    """Return the sorties to list, and how many more each other agent made.
 
-    Of what one other agent made there are ``most``: it cannot fill a recovery context.
+    The list has at most ``most`` of each other agent: one agent cannot fill a recovery context.
     """
     if not titles.authors:
         return list(sorties), {}
@@ -90,7 +90,7 @@ _STEP_WORDS = {
 
 
 def _title(data: dict[str, Any]) -> str:
-    """Return a title as a quotation: who did something with it need not have worded it."""
+    """Return a title in quotes: the actor of an event need not have worded it."""
     return quote(str(data.get("title") or ""), TITLE_CHARS)
 
 
@@ -172,7 +172,7 @@ _SENTENCES: dict[str, _Sentence] = {
 
 
 def sentence(event: Event) -> str:
-    """Tell what happened, in one sentence: ``specialist-2 was editing src/auth.ts``."""
+    """Return one sentence about an event: ``specialist-2 was editing src/auth.ts``."""
     who = event.agent_id or "The operator"
     tell = _SENTENCES.get(event.type)
     if tell is None:
@@ -184,7 +184,7 @@ Waits = Mapping[str, Sequence[SortieState]]
 
 
 def waits_in(sorties: Sequence[SortieState]) -> Waits:
-    """Return the sorties that open ones wait for, by the ids of those that wait."""
+    """Return the open sorties that each open sortie waits for, by the id of the waiting one."""
     if not any(sortie.depends_on for sortie in sorties):
         return {}
     open_ones = {each.id: each for each in sorties if each.status != "completed"}
@@ -198,10 +198,10 @@ def waits_in(sorties: Sequence[SortieState]) -> Waits:
 def step(
     sortie: SortieState, titles: Titles | None = None, awaited: Sequence[SortieState] = ()
 ) -> str:
-    """Tell what is open about a sortie, as the next step of whoever takes it up.
+    """Describe an open sortie as a next step for any agent.
 
-    ``titles`` are as the reader may see them, who is not told its own name; without them
-    everything is as it was said. ``awaited`` are the sorties that it waits for.
+    ``titles`` are as the reader may see them; the reader's own name is left out. Without them all
+    texts keep their wording. ``awaited`` are the sorties that it waits for.
     """
     title = titles.of(sortie) if titles else ""
     others = sortie.assigned_to if titles is None or sortie.assigned_to != titles.reader else None
@@ -214,7 +214,7 @@ def step(
 
 
 def _awaited(sorties: Sequence[SortieState], titles: Titles | None) -> str:
-    """Name the first of the sorties that another one waits for; of the rest, the number."""
+    """Name the first awaited sorties, and the number of the others."""
     named = [
         short((titles.of(each) if titles else "") or each.title or each.id, AWAITED_CHARS)
         for each in sorties[:AWAITED]
@@ -224,6 +224,6 @@ def _awaited(sorties: Sequence[SortieState], titles: Titles | None) -> str:
 
 
 def obstacle(sortie: SortieState, title: str = "") -> str:
-    """Tell why a blocked sortie does not go on."""
+    """Describe why a blocked sortie does not continue."""
     reason = quote(sortie.blocked_reason) if sortie.blocked_reason else "blocked"
     return f"{title or sortie.title or sortie.id}: {reason}"

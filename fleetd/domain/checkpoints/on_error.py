@@ -1,4 +1,4 @@
-"""Errors that agents meet: the event, and the checkpoint that keeps or joins it."""
+"""Errors of agents: the event, and the checkpoint that records it or that it joins."""
 
 import msgspec
 
@@ -19,13 +19,13 @@ from .state import State, capture
 
 @method(ErrorReport)
 def report(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
-    """Note an error of an agent: its run is snapshot first, then all that ``note`` does."""
+    """Record an error of an agent: snapshot its run, then do all that ``note`` does."""
     error_met(tx, ctx, request.agent_id, f"{request.name}: {request.message}")
     return note(tx, ctx, request)
 
 
 def note(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
-    """Note an error; one of a mission takes a checkpoint before anybody handles the error."""
+    """Record an error; in a mission, take a checkpoint before anybody handles the error."""
     mission = _mission(tx, request)
     emit(
         tx,
@@ -37,7 +37,7 @@ def note(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
         agent_id=request.agent_id,
     )
     if mission is None or mission["status"] not in OPEN_MISSION:
-        # What happens after the end is noted, and leaves the final checkpoint the last one.
+        # An error after the end is recorded, but the final checkpoint stays the last one.
         return ErrorCheckpoint(checkpoint_id=None)
     kept = take_error_checkpoint(tx, ctx, mission, request, created_by=request.agent_id)
     return ErrorCheckpoint(checkpoint_id=kept)
@@ -46,7 +46,7 @@ def note(tx: Tx, ctx: Context, request: ErrorReport) -> ErrorCheckpoint:
 def take_error_checkpoint(
     tx: Tx, ctx: Context, mission: Row, error: ErrorReport, *, created_by: str
 ) -> str:
-    """Return the error checkpoint of an open mission that tells of an error, old or new."""
+    """Return the id of the checkpoint, old or new, that records an error of an open mission."""
     state = capture(tx, ctx, mission)
     details = f"{error.name}: {error.message}"
     joined = _join(tx, ctx, state, details, error)
@@ -64,7 +64,7 @@ def take_error_checkpoint(
 def note_delivery_failure(
     tx: Tx, ctx: Context, *, sender: str, to: list[str], subject: str, mission_id: str | None
 ) -> None:
-    """Note a message that could not be delivered, and the state of its mission."""
+    """Record a message that could not be delivered, and the state of its mission."""
     who = ", ".join(to)
     failed = MessageFailed(to=to, subject=subject, error=f"{who} has left")
     emit(tx, ctx, failed, mission_id=mission_id, agent_id=sender)
@@ -75,7 +75,7 @@ def note_delivery_failure(
         message=f"message to {who} could not be delivered: {subject}",
         mission_id=mission_id,
     )
-    # The sender met no error: what it does goes on.
+    # The sender met no error: its work continues.
     note(tx, ctx, error)
 
 
@@ -89,9 +89,9 @@ def _mission(tx: Tx, request: ErrorReport) -> Row | None:
 
 
 def _join(tx: Tx, ctx: Context, state: State, details: str, request: ErrorReport) -> str | None:
-    """Add the error to the newest error checkpoint, if it is the same story within 3 s.
+    """Add the error to the newest error checkpoint, if it repeats that error within 3 s.
 
-    Returns that checkpoint's id, or None when the error deserves its own.
+    Returns that checkpoint's id, or None when the error needs its own.
     """
     row = tx.one(
         "SELECT id, timestamp, trigger_details, state_digest, source_details_json"

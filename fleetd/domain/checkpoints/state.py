@@ -1,4 +1,4 @@
-"""State capture: what a mission looks like at one moment, its sorties, locks and mail."""
+"""State capture: a mission at one moment, with its sorties, locks and messages."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from ..core.mappers import columns_of, lock_of, note_of, states_of
 from ..core.tx import Row, Tx
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
-# Of notes that were withdrawn, a checkpoint keeps the newest.
+# How many of the withdrawn notes a checkpoint keeps: the newest.
 WITHDRAWN_KEPT = 50
 _material = attrgetter(*(f for f in SortieState.__struct_fields__ if f != "updated_at"))
 
 
 class Sorties:
-    """The sorties of a mission, and their canonical JSON, made once however often it is needed."""
+    """The sorties of a mission, and their canonical JSON, which is encoded only once."""
 
     def __init__(self, states: list[SortieState]) -> None:
         self.states = states
@@ -29,12 +29,12 @@ class Sorties:
 
     @property
     def size(self) -> int:
-        """Return how many bytes they take, about: as JSON twice, and as records."""
+        """Return about how many bytes they take: twice as JSON, once as records."""
         return 3 * len(self.canonical)
 
     @cached_property
     def material(self) -> bytes:
-        """Return the JSON of all that matters of them."""
+        """Return the JSON of their material fields."""
         return _canonical([_material(sortie) for sortie in self.states])
 
 
@@ -48,16 +48,16 @@ class State(msgspec.Struct, frozen=True):
     kept: Sorties | None = None
     """The same sorties, where their JSON may be known already."""
     notes: Sequence[Note] = ()
-    """They are never taken back: no part of what a recovery restores."""
+    """A recovery does not restore notes: they are never taken back."""
 
     def mission_state(self) -> MissionState:
-        """Return what is needed to bring the mission's own row back."""
+        """Return the fields that restore the mission's own row."""
         automatic = self.mission["origin"] == "session"
         known = columns_of(MissionState, self.mission)
         return MissionState(automatic=automatic, **known, notes=[*self.notes])
 
     def was_noted_since(self, time: str) -> bool:
-        """Whether a note was added, pinned or withdrawn since a time."""
+        """Return whether a note was added, pinned or withdrawn since a time."""
         return any(
             at is not None and at > time
             for note in self.notes
@@ -65,7 +65,7 @@ class State(msgspec.Struct, frozen=True):
         )
 
     def digest(self) -> str:
-        """Return a hash of all that is restored; times and leases do not count, holders do."""
+        """Return a hash of all that is restored; lock holders count, times and leases do not."""
         material = (
             self.mission["status"],
             Raw(self.kept.material if self.kept else Sorties(self.sorties).material),
@@ -76,7 +76,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 def origin_of(known: MissionState | None) -> MissionOrigin:
-    """Return who made a mission, as far as a checkpoint knows: a person's is never deleted."""
+    """Return a mission's origin as a checkpoint knows it: a person's mission is never deleted."""
     return "session" if known is not None and known.automatic else "person"
 
 
@@ -91,7 +91,7 @@ def capture(tx: Tx, ctx: Context, mission: Row, sorties: list[SortieState] | Non
 
 
 def notes_of(tx: Tx, mission_id: str) -> list[Note]:
-    """Return the notes of a mission that stand, and the newest that do not, oldest first."""
+    """Return a mission's valid notes and its newest withdrawn ones, oldest first."""
     rows = tx.all(
         "SELECT * FROM notes WHERE mission_id = :id AND withdrawn_at IS NULL"
         " UNION ALL SELECT * FROM (SELECT * FROM notes WHERE mission_id = :id"
@@ -103,13 +103,13 @@ def notes_of(tx: Tx, mission_id: str) -> list[Note]:
 
 
 def active_locks(tx: Tx, ctx: Context, mission_id: str) -> list[Lock]:
-    """Return the locks of a mission whose lease has not run out, oldest first."""
+    """Return the locks of a mission whose lease has not expired, oldest first."""
     rows = tx.all(
         "SELECT * FROM locks WHERE mission_id = :id AND status = 'active' AND expires_at > :now",
         id=mission_id,
         now=ctx.now,
     )
-    # Nearly always there are few: SQLite's sorter costs more than the rest of this.
+    # There are nearly always few: SQLite's sorter would cost more than the rest of this.
     return [lock_of(row) for row in sorted(rows, key=itemgetter("acquired_at", "id"))]
 
 

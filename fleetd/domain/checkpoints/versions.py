@@ -1,6 +1,6 @@
 """Checkpoint versions: older layouts, and how each becomes the next one.
 
-A layout is a plain dict here: the records know the present one only.
+A layout is a plain dict here, because the records know only the present one.
 """
 
 import re
@@ -15,7 +15,7 @@ from ...protocol.timestamps import iso, to_ms
 
 Plain = dict[str, Any]
 _NUMBERS = re.compile(r"(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})")
-# Puts what was taken before there was a log before everything that stands in it, by its time.
+# Sorts checkpoints from before the log ahead of all events, by their time.
 _BEFORE_THE_LOG = 10**15
 
 
@@ -49,7 +49,7 @@ def _from_0_9(content: Plain) -> Plain:
 
 
 def _in_our_form(record: Plain, name: str) -> Plain:
-    """Return a record with a time in the one form that is ordered as text."""
+    """Return a record with a time in the one format that sorts as text."""
     return record | {name: iso(to_ms(record[name]))} if record.get(name) else record
 
 
@@ -72,7 +72,7 @@ LAYOUTS = {
 def layout_of(version: object, where: str, **values: Any) -> VersionLayout | None:
     """Return the layout of an older version, None for the present one.
 
-    Raises Corrupt for what is no version, Incompatible for one that is newer or not known.
+    Raises Corrupt for a value that is no version, Incompatible for a newer or unknown version.
     """
     if version == CHECKPOINT_VERSION:
         return None
@@ -112,9 +112,9 @@ def _numbers(version: object) -> tuple[int, ...] | None:
 
 
 def migrated(content: Plain, layout: VersionLayout) -> Plain:
-    """Return the content of an older layout as the present one.
+    """Return the content of an older layout in the present one.
 
-    Raises ValueError when it is not even of its own layout.
+    Raises ValueError when it does not even match its own layout.
     """
     while True:
         try:

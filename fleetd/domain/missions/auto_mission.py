@@ -1,6 +1,6 @@
-"""Missions that sessions get by themselves: begun, closed and opened again without a word.
+"""Automatic missions: begun, closed and reopened for sessions without a request.
 
-What a person created, or ended, is the person's: nothing here touches it.
+A mission that a person created, or ended, is the person's: nothing here touches it.
 """
 
 from ...protocol import endings
@@ -18,7 +18,7 @@ from .milestones import begin_mission
 from .selection import is_automatic
 
 TITLE_CHARS = 80
-# A prompt can be a whole file; its first line is not looked for beyond this.
+# A prompt can be a whole file; its first line is not searched for beyond this.
 _LOOKED_AT = 10_000
 
 
@@ -27,8 +27,8 @@ def begin(
 ) -> str:
     """Create and start a mission for a session, and return its id.
 
-    ``title`` is the user's first prompt; its secrets must be gone already. Without one, or when no
-    prompts are kept, the mission is called after its directory.
+    ``title`` is the user's first prompt, already without secrets. Without one, or when no prompts
+    are kept, the mission is named after its directory.
     """
     place = project_dir if project_dir and project_dir.startswith("/") else None
     said = _first_line(title) if title and ctx.config.keep_prompts else ""
@@ -48,7 +48,7 @@ def _first_line(prompt: str) -> str:
         return line
     head = line[: TITLE_CHARS - 1]
     whole, _, rest = head.rpartition(" ")
-    # One endless word, or a language without spaces, is cut where it must be.
+    # One endless word, or a language without spaces, is cut in the middle.
     kept = head if line[TITLE_CHARS - 1] == " " or len(rest) > TITLE_CHARS // 2 else whole
     return kept.rstrip(" ,;:.-") + "…"
 
@@ -56,8 +56,8 @@ def _first_line(prompt: str) -> str:
 def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | None = None) -> None:
     """Close the mission of a session that has ended, unless another agent lives in it.
 
-    ``leaving`` is the agent whose session it was, if that counts as living still. Never refuses: a
-    mission that is a person's, over or gone stays as it is.
+    ``leaving`` is the agent whose session it was, if that still counts as living. Never refuses: a
+    mission that is a person's, ended or gone stays unchanged.
     """
     row = tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
     if row is None or not is_automatic(row) or row["status"] != "in_progress":
@@ -75,7 +75,7 @@ def end(tx: Tx, ctx: Context, mission_id: str, reason: str, *, leaving: str | No
 def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     """End an automatic mission: completed when nothing is open, else cancelled until it resumes.
 
-    Nobody does that, so it is no activity: who resumes the session reads what was done last.
+    No agent does this, so it is no activity: the resumed session reads what was really done last.
     """
     undone = tx.value(
         "SELECT count(*) FROM sorties WHERE mission_id = :id"
@@ -87,7 +87,7 @@ def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
         told = f"{endings.WITH_SESSION} ({reason}), {left}"
         payload = MissionCancelled(reason=told, closed_reason="session")
         missions.close_unfinished(tx, ctx, row["id"], payload)
-        # After the end, so that the file brings no open mission back that was closed.
+        # After the end, so that the file does not restore a closed mission as an open one.
         kept = checkpoints.Reason(trigger="manual", details=WITH_SESSION, created_by="fleetd")
         checkpoints.take(tx, ctx, row["id"], kept)
     else:
@@ -95,10 +95,10 @@ def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
 
 
 def reopen(tx: Tx, ctx: Context, mission_id: str) -> bool:
-    """Open the mission of a session again that is resumed, with everything as it was.
+    """Reopen the mission of a session that is resumed, with everything as it was.
 
-    Returns whether the session can go on in it; False means that it needs a new one, since a
-    person ended it, or it was merged into another one, or is gone.
+    Returns whether the session can continue in it. False means that it needs a new one: a person
+    ended the mission, or it was merged into another one, or it is gone.
     """
     row = tx.one("SELECT * FROM missions WHERE id = :id", id=mission_id)
     return row is not None and missions.reopen(tx, ctx, row, "session")

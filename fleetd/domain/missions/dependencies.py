@@ -1,4 +1,4 @@
-"""Dependencies of sorties: which of the same mission are to be completed first."""
+"""Dependencies of sorties: which sorties of the same mission have to be completed first."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
@@ -21,12 +21,12 @@ def as_json(sortie_ids: Sequence[str]) -> str:
 
 
 def of_row(row: Row) -> list[str]:
-    """Return what a sortie depends on, by its row."""
+    """Return the ids that a sortie depends on, from its row."""
     return _ids(row["depends_on_json"])
 
 
 def of_mission(tx: Tx, mission_id: str) -> dict[str, list[str]]:
-    """Return what the sorties of a mission depend on, of those that depend on any."""
+    """Return the dependencies of a mission's sorties, by id; sorties without any are left out."""
     rows = tx.tuples(
         "SELECT id, depends_on_json FROM sorties WHERE mission_id = :mission"
         " AND depends_on_json <> '[]'",
@@ -38,8 +38,8 @@ def of_mission(tx: Tx, mission_id: str) -> dict[str, list[str]]:
 def checked(tx: Tx, mission_id: str, sortie_id: str | None, wanted: Iterable[str]) -> list[str]:
     """Return the ids that a sortie is to depend on, each once.
 
-    ``sortie_id`` is None for one that is about to be made: nothing depends on it. Raises NotFound
-    for an unknown id, InvalidParams for a sortie of another mission and for a cycle.
+    ``sortie_id`` is None for a new sortie: nothing depends on it yet. Raises NotFound for an
+    unknown id, InvalidParams for a sortie of another mission and for a cycle.
     """
     ids = []
     for each in dict.fromkeys(wanted):
@@ -67,7 +67,7 @@ def checked(tx: Tx, mission_id: str, sortie_id: str | None, wanted: Iterable[str
 def cycle_of(
     known: Mapping[str, Sequence[str]], sortie_id: str, wanted: Sequence[str]
 ) -> list[str] | None:
-    """Return the cycle that there would be if a sortie depended on others, from it back to it."""
+    """Return the cycle that a sortie's new dependencies would close, from the sortie back to it."""
     came_from: dict[str, str] = {}
     look = [(each, sortie_id) for each in reversed(wanted)]
     while look:
@@ -85,7 +85,7 @@ def cycle_of(
 
 
 def drop(tx: Tx, mission_id: str, gone: Container[str]) -> dict[str, list[str]]:
-    """Let nothing depend on sorties that are not in the mission any more; return what changed."""
+    """Drop dependencies on sorties that are no longer in the mission; return what changed."""
     changed = {}
     for sortie_id, ids in of_mission(tx, mission_id).items():
         left = [each for each in ids if each not in gone]
@@ -96,7 +96,7 @@ def drop(tx: Tx, mission_id: str, gone: Container[str]) -> dict[str, list[str]]:
 
 
 def drop_outside(tx: Tx, mission_id: str) -> dict[str, list[str]]:
-    """Let the sorties of a mission depend on none that it has not; return what changed."""
+    """Drop dependencies on sorties that the mission does not have; return what changed."""
     known = of_mission(tx, mission_id)
     if not known:
         return {}
@@ -106,7 +106,7 @@ def drop_outside(tx: Tx, mission_id: str) -> dict[str, list[str]]:
 
 
 def write(tx: Tx, mission_id: str, changed: Mapping[str, Sequence[str]]) -> None:
-    """Write what sorties of a mission depend on."""
+    """Write the dependencies of a mission's sorties."""
     if not changed:
         return
     for sortie_id, ids in changed.items():
@@ -118,6 +118,6 @@ def write(tx: Tx, mission_id: str, changed: Mapping[str, Sequence[str]]) -> None
 
 
 def is_ready(sortie: Sortie) -> bool:
-    """Whether a sortie can be worked on: open, not blocked, and it waits for none."""
+    """Return whether a sortie can be worked on: open, not blocked, and waiting for no other."""
     is_open = sortie.status not in CLOSED_SORTIE and sortie.status != "blocked"
     return is_open and not sortie.waits_for

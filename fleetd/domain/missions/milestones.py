@@ -1,4 +1,4 @@
-"""Progress of a mission: it begins, its sorties are counted, it passes milestones."""
+"""Progress of a mission: its beginning, its sortie counts and its milestones."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ def highest_milestone(progress: int) -> int:
 
 
 def update_sortie_counts(tx: Tx, mission_id: str) -> Row:
-    """Bring a mission's sortie counts up to date and return its row."""
+    """Update a mission's sortie counts and return its row."""
     row = tx.one(
         "UPDATE missions SET"
         " total_sorties = (SELECT count(*) FROM sorties WHERE mission_id = :id),"
@@ -66,9 +66,9 @@ def update_sortie_counts(tx: Tx, mission_id: str) -> Row:
 
 
 def reset_milestone(tx: Tx, mission_id: str, sorties: Sequence[SortieState]) -> Row:
-    """Set a mission's counts and milestones to what its ``sorties`` are; return its row.
+    """Set a mission's counts and milestone according to its ``sorties``; return its row.
 
-    A recovery calls this: what it took back will be passed again, what it brought back was passed.
+    A recovery calls this: milestones that it took back can be passed again, the others cannot.
     """
     row = find(tx, "mission", mission_id)
     done, total = sum(sortie.status == "completed" for sortie in sorties), len(sorties)

@@ -49,7 +49,7 @@ def _get(tx: Tx, mission_id: str) -> Mission:
 
 
 def create(tx: Tx, ctx: Context, request: MissionCreate) -> Mission:
-    """Create a mission and its first sorties; with ``start`` begin it for the agent that asks."""
+    """Create a mission and its first sorties; with ``start``, begin it for the requesting agent."""
     by = who_asks(tx, ctx, request.agent_id)
     mission_id = create_row(tx, ctx, request, by, project=next(iter(ctx.facts.places), None))
     if request.start:
@@ -72,9 +72,9 @@ def create_row(
     project: str | None = None,
     origin: MissionOrigin = "person",
 ) -> str:
-    """Create a pending mission and return its id; ``by`` is the agent that it is for.
+    """Create a pending mission and return its id; ``by`` is the agent that it is made for.
 
-    ``project`` is what its directory is called on every machine.
+    ``project`` is the name of its directory on every machine.
     """
     project_dir = request.project_dir
     if project_dir is not None and not project_dir.startswith("/"):
@@ -130,7 +130,7 @@ _TOLD = ("title", "description", "priority", "briefing")
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """Change the fields that the request names, and add its sorties.
 
-    To say what a session's own mission is about makes it one's own.
+    A new title for a session's own mission makes it a person's mission.
     """
     row = find(tx, "mission", request.mission_id)
     changes: Row = {
@@ -173,7 +173,7 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
 
 @method(MissionComplete)
 def complete(tx: Tx, ctx: Context, request: MissionComplete) -> Mission:
-    """Complete a mission and take its final checkpoint, the one that stays longest."""
+    """Complete a mission and take its final checkpoint, which is kept longest."""
     row = _open(tx, request.mission_id)
     waiting = tx.all(
         "SELECT id, title, status FROM sorties WHERE mission_id = :id"
@@ -199,7 +199,7 @@ def close(
     why: ClosedReason = "person",
     merged_into: str | None = None,
 ) -> None:
-    """Complete a mission that has nothing open; it is activity when a person wants it."""
+    """Complete a mission without open sorties; this is activity if a person requested it."""
     _end(tx, ctx, mission_id, "completed", why)
     reason = checkpoints.Reason(
         trigger="progress", details=COMPLETED, created_by="fleetd", progress=100
@@ -232,15 +232,15 @@ def _give_up(tx: Tx, ctx: Context, mission_id: str, status: str, payload: Payloa
 
 
 def close_unfinished(tx: Tx, ctx: Context, mission_id: str, payload: MissionCancelled) -> None:
-    """Close a mission short of its goal, as the payload says why; nobody called it off."""
+    """Close an unfinished mission, with the payload's reason; nobody cancelled it."""
     _end(tx, ctx, mission_id, "cancelled", payload.closed_reason)
     emit(tx, ctx, payload, mission_id=mission_id, activity=False)
 
 
 def reopen(tx: Tx, ctx: Context, row: Row, why: ClosedReason) -> bool:
-    """Open a mission again with everything as it was; False for one that ended otherwise.
+    """Reopen a mission with everything as it was; False if it ended for another reason.
 
-    ``why`` is the reason of the end that this takes back. One that is open stays as it is.
+    ``why`` is the reason of the end that this takes back. An open mission stays unchanged.
     """
     if row["status"] in OPEN_MISSION:
         return True
@@ -261,7 +261,7 @@ def reopen(tx: Tx, ctx: Context, row: Row, why: ClosedReason) -> bool:
 def _open(tx: Tx, mission_id: str) -> Row:
     row = find(tx, "mission", mission_id)
     if row["status"] not in OPEN_MISSION:
-        merged = row["closed_reason"] == "merged"  # what was open in it is elsewhere
+        merged = row["closed_reason"] == "merged"  # its open sorties are elsewhere
         raise InvalidState(
             f"Mission {row['id']} is already {ended_as(row)} (since {row['completed_at']}).",
             hint=f"fleetctl mission timeline {row['id']} shows the mission that continues its work."
@@ -290,7 +290,7 @@ def get(tx: Tx, ctx: Context, request: MissionGet) -> Mission:
     return _get(tx, request.mission_id)
 
 
-# Whether an agent works in a mission, gave it its title or has sorties in it.
+# True if an agent works in a mission, worded its title or has sorties in it.
 _INVOLVES = (
     "(author = :agent OR id IN (SELECT a.mission_id FROM agents a WHERE a.id = :agent)"
     " OR EXISTS (SELECT 1 FROM sorties s WHERE s.mission_id = missions.id"

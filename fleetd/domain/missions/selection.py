@@ -1,13 +1,13 @@
-"""Mission selection: the missions of a directory, and the one that a request means without a name.
+"""Mission selection: the missions of a directory, and the one that an unnamed request means.
 
-The one that is meant is, in this order: the mission of the agent whose work is taken over; that of
-the agent that is named; those of the directory, and those on which agents work there; the one that
-another machine has in progress for the same project. A mission of another directory is never chosen
-for a recovery: it is a candidate, which a person may name.
-A report also finds the one that ended last in the directory, and never one of elsewhere.
-What asks for the mission at work takes it where it is the only one that somebody created, and so
-does a recovery that a client without a directory asks for. One that was made by itself for a
-session is only a candidate anywhere but in its directory, and none for another session.
+The order is: the mission of the agent whose work is taken over; that of the named agent; those of
+the directory, and those on which agents work there; the one that another machine has in progress
+for the same project. A mission of another directory is never chosen for a recovery: it is a
+candidate, which a person may name.
+A report also finds the mission that ended last in the directory, and never one from elsewhere.
+A request for the mission at work takes the only one that somebody created, and so does a recovery
+for a client without a directory. An automatic mission of a session is only a candidate outside its
+directory, and no candidate for another session.
 """
 
 import os.path
@@ -32,7 +32,7 @@ from ..core.sql import LIVING, inside_of, named_params
 from ..core.tx import Row, Tx
 from ..liveness.silence import waiting_missions
 
-# So many candidates are returned, and so many are named in the message.
+# How many candidates are returned, and how many are named in the message.
 LISTED, NAMED = 20, 5
 _ENDED = ("completed", "failed", "cancelled")
 
@@ -62,9 +62,9 @@ def current(tx: Tx, ctx: Context, request: MissionCurrent) -> CurrentMission:
 
 
 def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = None) -> Row | None:
-    """Return the mission at work that a directory or an agent means, None without one.
+    """Return the mission at work for a directory or an agent, None without one.
 
-    Raises InvalidState when somebody created several and none is this directory's.
+    Raises InvalidState when somebody created several and none belongs to this directory.
     """
     wanted = MissionSelect("work", cwd, agent_id)
     found = _chosen(tx, ctx, wanted)
@@ -76,8 +76,8 @@ def current_row(tx: Tx, ctx: Context, cwd: str | None, agent_id: str | None = No
 def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
     """Return the mission that is meant.
 
-    Raises InvalidState when there is none, and when there are only some elsewhere:
-    ``data.candidates`` are those.
+    Raises InvalidState when there is none, and when there are only missions elsewhere, which are
+    in ``data.candidates``.
     """
     found = _chosen(tx, ctx, wanted)
     if found is not None:
@@ -96,7 +96,7 @@ def select_row(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection:
 
 
 def _chosen(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
-    """Return the mission that is meant, None without one and where that would be a guess."""
+    """Return the mission that is meant, None if there is none or it would be a guess."""
     found = _of_agents(tx, wanted) or _of_directory(tx, ctx, wanted)
     if found is not None:
         return found
@@ -106,22 +106,23 @@ def _chosen(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
     elsewhere = _elsewhere(tx, ctx, wanted)
     if len(elsewhere) == 1 and (wanted.purpose != "recovery" or wanted.cwd is None):
         return Selection(elsewhere[0], "only")
-    # A person who cleared the window, or closed it, may ask for what was in it.
+    # A person who cleared or closed the window may ask for what was in it.
     row = last_session_mission(tx, ctx, wanted.cwd) if wanted.purpose == "briefing" else None
     return Selection(row, "directory") if row is not None else None
 
 
 def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | None:
-    """Return what waits in a directory, for a recovery, or is at work there, or for its project.
+    """Return the mission that waits in a directory, for a recovery, or is at work there.
 
-    At work is what somebody created for the directory, else what agents do there, be it a mission
-    of another directory; that one is not a recovery's to choose.
+    At work is a mission that somebody created for the directory, else one that agents work on
+    there, even of another directory; a recovery cannot choose the latter. The last choice is the
+    mission of the directory's project.
     """
     there = missions_around(tx, ctx, wanted.cwd, ["in_progress"])
     ours, others = by_persons(there), list[Row]()
     if wanted.purpose == "recovery":
         known = _with_checkpoint(tx, ctx, wanted, [row["id"] for row in there])
-        # Of one that goes on, only somebody's part waits.
+        # In a mission that continues, only some agent's part waits.
         if waits := [each for each in known if each.agent_id is None]:
             first = next(row for row in there if row["id"] == waits[0].mission_id)
             return Selection(first, "directory", tuple(waits))
@@ -134,28 +135,28 @@ def _of_directory(tx: Tx, ctx: Context, wanted: MissionSelect) -> Selection | No
 
 
 def _lived_in(tx: Tx, ctx: Context, cwd: str | None) -> list[Row]:
-    """Return the missions in progress, wherever they are, of agents that live around a path."""
+    """Return the missions in progress, of any directory, whose agents live around a path."""
     if not cwd:
         return []
     places = places_around(cwd)
     return tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress' AND id IN (SELECT mission_id"
         f" FROM agents WHERE machine = :machine AND cwd IN ({inside_of('place', places)})"
-        f" AND status <> 'gone' AND status IN {LIVING})",  # the first of the two names the index
+        f" AND status <> 'gone' AND status IN {LIVING})",  # the first status test selects the index
         machine=ctx.machine,
         **named_params("place", places),
     )
 
 
 def _last(missions: list[Row]) -> list[Row]:
-    """Return the most recently active of the missions, none of none."""
+    """Return the most recently active mission in a list, an empty list if there is none."""
     return sorted(missions, key=itemgetter("last_activity_seq", "created_at"))[-1:]
 
 
 def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
-    """Return what could be meant, wherever it is: what waits, for a recovery, else what is at work.
+    """Return what could be meant anywhere: waiting missions, for a recovery, else those at work.
 
-    Where nothing waits, a client without a directory means the only one at work.
+    If nothing waits, a client without a directory means the only one at work.
     """
     if wanted.purpose == "recovery":
         waits = [each.mission_id for each in _with_checkpoint(tx, ctx, wanted)]
@@ -163,20 +164,20 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
         found = [row for row in rows if row is not None]
         if found or wanted.cwd is not None:
             return found
-    # What was made by itself is nobody else's anywhere but in its directory.
+    # An automatic mission is never meant outside its directory.
     found = by_persons(_at_work(tx))
     return found if len(found) == 1 or wanted.purpose != "recovery" else []
 
 
 def _candidates(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
-    """Return what a person can name where nothing is meant: what somebody created comes first."""
+    """Return the missions that a person can name if none is meant; created ones come first."""
     if wanted.purpose == "recovery":
         return _elsewhere(tx, ctx, wanted)
     return sorted(_at_work(tx), key=is_automatic)
 
 
 def _at_work(tx: Tx) -> list[Row]:
-    """Return the missions in progress, wherever they are, the one at work last first."""
+    """Return the missions in progress, of any directory, the latest at work first."""
     return tx.all(
         "SELECT * FROM missions WHERE status = 'in_progress'"
         " ORDER BY last_activity_seq DESC, created_at DESC"
@@ -184,8 +185,8 @@ def _at_work(tx: Tx) -> list[Row]:
 
 
 def _of_agents(tx: Tx, wanted: MissionSelect) -> Selection | None:
-    """Return the mission of the agent that is taken over, else of the one that is named."""
-    # Whatever became of it: its work is meant, and no other's.
+    """Return the mission of the agent that is taken over, else of the named agent."""
+    # In any state: the work of this agent is meant, and no other's.
     if wanted.take_over_from and (row := _of_agent(tx, wanted.take_over_from)):
         return Selection(row, "take_over")
     row = _of_agent(tx, wanted.agent_id) if wanted.agent_id else None
@@ -193,7 +194,7 @@ def _of_agents(tx: Tx, wanted: MissionSelect) -> Selection | None:
     return Selection(row, "agent") if row and (not states or row["status"] in states) else None
 
 
-# In which states an agent's mission is meant by its name alone; none is any.
+# The states in which an agent's mission is meant by the agent's name alone; empty for any state.
 _STATES: dict[SelectionPurpose, tuple[str, ...]] = {
     "work": ("in_progress",),
     "briefing": (),
@@ -203,7 +204,7 @@ _STATES: dict[SelectionPurpose, tuple[str, ...]] = {
 
 
 def _of_agent(tx: Tx, agent_id: str) -> Row | None:
-    """Return the mission that an agent works on; one that never registered may have sorties."""
+    """Return the mission that an agent works on; an unregistered agent may have sorties."""
     return mission_of_agent(tx, agent_id) or tx.one(
         "SELECT m.* FROM missions m WHERE m.status = 'in_progress' AND EXISTS (SELECT 1"
         " FROM sorties s WHERE s.mission_id = m.id AND s.assigned_to = :id"
@@ -247,7 +248,7 @@ def _told(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
 def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
     """Return the mission in progress that somebody created for a directory around ``cwd``.
 
-    Where there is none, the one that another machine has in progress for the same project.
+    Without one, return the mission that another machine has in progress for the same project.
     """
     there = missions_around(tx, ctx, cwd, ["in_progress"], automatic=False)
     there = there or missions_of_project(tx, ctx)
@@ -263,11 +264,11 @@ def mission_of_agent(tx: Tx, agent_id: str) -> Row | None:
 
 
 def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
-    """Return the open mission that somebody created for a directory: as for who asks for the
-    current one, one that was started comes before those that wait; the one at work last first.
+    """Return the open mission that somebody created for a directory around ``cwd``.
 
-    One that was made by itself for another session is no mission to join. Where there is none, it
-    is the one that another machine has in progress for the same project.
+    As for the current mission, a started one comes before pending ones, the latest at work first.
+    An automatic mission of another session cannot be joined. Without a mission, it is the one that
+    another machine has in progress for the same project.
     """
     there = missions_around(tx, ctx, cwd, [*OPEN_MISSION], automatic=False)
     there = there or missions_of_project(tx, ctx)
@@ -275,10 +276,10 @@ def mission_to_join(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
 
 
 def inherited_mission(tx: Tx, agent_id: str | None) -> Row | None:
-    """Return the open mission in which an agent took work over that it has not begun on.
+    """Return the open mission in which an agent took over work that it has not begun.
 
-    It may not have been there yet: then it goes there when it comes. ``role`` is that of the agent
-    whose work it was.
+    If the agent was not there yet, it joins this mission when it comes. ``role`` is that of the
+    agent whose work it was.
     """
     return tx.one(
         "SELECT m.id, lost.role FROM recoveries r JOIN missions m ON m.id = r.mission_id"
@@ -290,33 +291,33 @@ def inherited_mission(tx: Tx, agent_id: str | None) -> Row | None:
 
 
 def last_session_mission(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:
-    """Return the mission that was closed last with a session in a directory around ``cwd``.
+    """Return the last mission that was closed with a session in a directory around ``cwd``.
 
-    One that was merged into another mission holds nothing that its session would go on with.
+    A mission that was merged into another one holds nothing that its session would continue.
     """
     there = missions_around(tx, ctx, cwd, ["completed", "cancelled"])
     return _ended_last(filter(is_automatic, there))
 
 
 def _ended_last(ended: Iterable[Row]) -> Row | None:
-    """Return the mission that ended last; one that was merged into another is none."""
+    """Return the mission that ended last; merged missions do not count."""
     closed = [row for row in ended if row["closed_reason"] != "merged"]
     return max(closed, key=lambda row: row["completed_at"] or "", default=None)
 
 
 def by_persons(missions: list[Row]) -> list[Row]:
-    """Return those that somebody created."""
+    """Return the missions that somebody created."""
     return [row for row in missions if not is_automatic(row)]
 
 
 def missions_around(
     tx: Tx, ctx: Context, cwd: str | None, states: list[str], *, automatic: bool = True
 ) -> list[Row]:
-    """Return this machine's missions of the directories around a path, the most recently active
-    first.
+    """Return this machine's missions of the directories around a path, the latest active first.
 
-    Asked for by the names of those directories: however many other missions there are. Without
-    ``automatic`` ones, sessions that begin in one directory do not read each other's missions.
+    The query names those directories, so other missions cost nothing, however many there are.
+    Without ``automatic`` ones, sessions that begin in one directory do not read each other's
+    missions.
     """
     if not cwd:
         return []
@@ -337,7 +338,7 @@ def missions_around(
 def missions_of_project(tx: Tx, ctx: Context) -> list[Row]:
     """Return the mission in progress that somebody created for the same project, on any machine.
 
-    Of several none: which is meant would be a guess.
+    If there are several, return none: the choice would be a guess.
     """
     places = ctx.facts.places
     if not places:
@@ -359,19 +360,19 @@ def places_around(cwd: str) -> list[str]:
 
 
 def is_automatic(mission: Row) -> bool:
-    """Whether a mission was made by itself for one session."""
+    """Return whether a mission was made automatically for one session."""
     return bool(mission["origin"] == "session")
 
 
 def belongs(ctx: Context, mission: Row, cwd: str | None) -> bool:
-    """Whether a directory of this machine is the mission's, or below it; or of its project."""
+    """Return whether a directory of this machine is in the mission's directory or project."""
     if mission["project"] is not None and mission["project"] in ctx.facts.places:
         return True
     return ctx.is_here(mission) and is_inside(mission["project_dir"], cwd)
 
 
 def is_inside(place: str | None, cwd: str | None) -> bool:
-    """Whether a directory is a place, or below it; a missing one is nowhere."""
+    """Return whether a directory is a place, or below it; False if either is missing."""
     if not place or not cwd:
         return False
     return within(place, os.path.normpath(cwd))

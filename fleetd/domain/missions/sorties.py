@@ -1,6 +1,6 @@
 """Sorties of a mission: add, assign, work on, list, remove.
 
-What agents report one by one is observed; a plan, which says more at once, calls the rules itself.
+Single reports of agents are observed; a plan, which reports more at once, calls the rules itself.
 """
 
 from collections.abc import Callable, Container
@@ -64,9 +64,9 @@ _context = msgspec.json.Decoder(RecoveryContext).decode
 
 
 def sortie_of(tx: Tx, row: Row) -> Sortie:
-    """Build a Sortie from its row, with the part of a recovery context that was left for it.
+    """Build a Sortie from its row, with the part of a recovery context that it refers to.
 
-    Agents have many sorties and one part, so it is stored once and the sorties refer to it.
+    An agent has many sorties and one part, so the part is stored once.
     """
     context = None
     if row["briefing_id"] is not None:
@@ -116,7 +116,7 @@ def sorties_of(tx: Tx, mission_id: str) -> list[Sortie]:
 def add(
     tx: Tx, ctx: Context, mission_id: str, new: NewSortie | SortieCreate, by: str | None = None
 ) -> Sortie:
-    """Append a sortie to a mission; ``by`` is the agent that adds it, where that is known."""
+    """Append a sortie to a mission; ``by`` is the agent that adds it, if known."""
     sortie_id = _insert(tx, ctx, mission_id, new, by)
     update_sortie_counts(tx, mission_id)
     return sortie_of(tx, find(tx, "sortie", sortie_id))
@@ -125,7 +125,7 @@ def add(
 def add_all(
     tx: Tx, ctx: Context, mission_id: str, several: list[NewSortie], by: str | None = None
 ) -> None:
-    """Append sorties to a mission, which are counted once: each time, thousands take seconds."""
+    """Append sorties to a mission and count once: counting for each of thousands takes seconds."""
     for new in several:
         _insert(tx, ctx, mission_id, new, by)
     if several:
@@ -183,7 +183,7 @@ def create(tx: Tx, ctx: Context, request: SortieCreate) -> Sortie:
 
 
 def refuse_closed(mission: Row) -> None:
-    """Raise InvalidState for a mission that is over: nothing is added to it."""
+    """Raise InvalidState for an ended mission: nothing is added to it."""
     if mission["status"] not in OPEN_MISSION:
         raise InvalidState(
             f"Mission {mission['id']} is {ended_as(mission)} and accepts no more sorties.",
@@ -194,18 +194,18 @@ def refuse_closed(mission: Row) -> None:
 
 @method(SortieAssign)
 def assign(tx: Tx, ctx: Context, request: SortieAssign) -> Sortie:
-    """Give a sortie to an agent; one that is in progress goes on under its new agent."""
+    """Give a sortie to an agent; a sortie in progress continues under its new agent."""
     row, _ = _open_row(tx, request.sortie_id, "assigned")
     status = "assigned" if row["status"] == "pending" else row["status"]
     assigned = _update(tx, ctx, row, status=status, assigned_to=request.agent_id)
     payload = SortieAssigned(sortie_id=row["id"], title=row["title"], assigned_to=request.agent_id)
-    # The one who assigns is not known, and the one it is assigned to has done nothing yet.
+    # The assigning agent is not known, and the assigned agent has done nothing yet.
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return sortie_of(tx, assigned)
 
 
 def update(tx: Tx, ctx: Context, request: SortieUpdate) -> Sortie:
-    """Change what a sortie says, or what it depends on; whoever works on it goes on."""
+    """Change a sortie's texts or dependencies; the agent that works on it continues."""
     row, _ = _open_row(tx, request.sortie_id, "changed")
     given = {
         "title": request.title,
@@ -233,7 +233,7 @@ def update(tx: Tx, ctx: Context, request: SortieUpdate) -> Sortie:
 
 
 def depend_on(tx: Tx, ctx: Context, row: Row, wanted: list[str], agent_id: str) -> None:
-    """Let a sortie depend on others that were looked at already; for plans."""
+    """Set the dependencies of a sortie, which were checked already; for plans."""
     changed = _update(tx, ctx, row, depends_on_json=dependencies.as_json(wanted))
     payload = SortieUpdated(sortie_id=row["id"], title=changed["title"], fields=["depends_on"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=agent_id)
@@ -275,7 +275,7 @@ def remove(tx: Tx, ctx: Context, request: SortieRemove) -> Deleted:
 
 
 def delete_sortie(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None:
-    """Remove a sortie that nobody has begun; ``by`` is the agent that does, where it is known."""
+    """Remove a sortie that nobody has begun; ``by`` is the agent that removes it, if known."""
     tx.run("DELETE FROM sorties WHERE id = :id", id=row["id"])
     sortie_changed(tx, row["mission_id"], row["id"], None)
     dependencies.drop(tx, row["mission_id"], {row["id"]})
@@ -285,7 +285,7 @@ def delete_sortie(tx: Tx, ctx: Context, row: Row, by: str | None = None) -> None
 
 
 def _open_row(tx: Tx, sortie_id: str, verb: str) -> tuple[Row, Row]:
-    """Return the row of a sortie that may still change, and its mission's, which is not over."""
+    """Return the row of a sortie that may still change, and the row of its open mission."""
     row = find(tx, "sortie", sortie_id)
     if row["status"] in CLOSED_SORTIE:
         by = f" by {row['assigned_to']}" if row["assigned_to"] else ""
@@ -306,7 +306,7 @@ def _open_row(tx: Tx, sortie_id: str, verb: str) -> tuple[Row, Row]:
 
 
 def _reported(request: type[Work]) -> Callable[[F], F]:
-    """Register a rule for what an agent reports, of which the sortie's observers hear."""
+    """Register a rule for an agent's report, and notify the sortie's observers of each report."""
 
     def register(rule: F) -> F:
         @method(request)
@@ -318,7 +318,7 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
                 sortie_reported(tx, ctx, agent_id, before)
             return sortie
 
-        if request is SortieProgress:  # the others happen seldom
+        if request is SortieProgress:  # the others are rare
             optimistic(report)
         return rule
 
@@ -326,7 +326,7 @@ def _reported(request: type[Work]) -> Callable[[F], F]:
 
 
 def _own_row(tx: Tx, request: Work, verb: str) -> tuple[Row, Row]:
-    """Return what ``_open_row`` does if the reporting agent may change it: no other agent's."""
+    """Return what ``_open_row`` does; refuse a sortie of an agent other than the reporting one."""
     row, mission = _open_row(tx, request.sortie_id, verb)
     owner, agent_id = row["assigned_to"], request.agent_id
     if agent_id and owner and owner != agent_id:
@@ -339,14 +339,14 @@ def _own_row(tx: Tx, request: Work, verb: str) -> tuple[Row, Row]:
 
 
 def _to_work_on(tx: Tx, ctx: Context, request: Work, verb: str) -> Row:
-    """Return the row of a sortie that somebody works on, which begins its mission too."""
+    """Return the row of a sortie that is worked on, which begins its mission too."""
     row, mission = _own_row(tx, request, verb)
     begin_mission(tx, ctx, mission)
     return row
 
 
 def _update(tx: Tx, ctx: Context, row: Row, **changes: Any) -> Row:
-    """Change columns of a sortie and return its row as it is then."""
+    """Change columns of a sortie and return the changed row."""
     assignments = ", ".join(f"{name} = :{name}" for name in changes)
     tx.run(
         f"UPDATE sorties SET {assignments}, updated_at = :now WHERE id = :id",
@@ -372,9 +372,9 @@ def _change(
     told: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Sortie:
-    """Change a sortie's columns, say so in the log, and see whether a milestone was passed.
+    """Change a sortie's columns, emit the event, and check whether a milestone was passed.
 
-    ``told`` is what the event says beside the sortie's id and title.
+    ``told`` is the event's data in addition to the sortie's id and title.
     """
     changed = _update(tx, ctx, row, **changes)
     by = agent_id or row["assigned_to"]
@@ -387,9 +387,9 @@ def _change(
 
 @_reported(SortieStart)
 def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
-    """Begin a sortie, or go on with one's own."""
+    """Begin a sortie, or continue one's own."""
     row = _to_work_on(tx, ctx, request, "started")
-    # Who works on a mission belongs to it: its locks and notes must be in the checkpoints.
+    # An agent that works on a mission belongs to it: checkpoints must hold its locks and notes.
     if tx.one(
         "UPDATE agents SET mission_id = :mission WHERE id = :id AND mission_id IS NULL"
         " RETURNING id",
@@ -412,7 +412,7 @@ def start(tx: Tx, ctx: Context, request: SortieStart) -> Sortie:
 
 @_reported(SortieProgress)
 def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
-    """Report progress; it ends what a recovery left as the sortie's briefing."""
+    """Report progress; it ends the briefing that a recovery left for the sortie."""
     row = _to_work_on(tx, ctx, request, "changed")
     reached = row["progress"] if request.percent is None else request.percent
     changes: dict[str, Any] = {
@@ -432,7 +432,7 @@ def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
 
 @_reported(SortieBlock)
 def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
-    """Note that a sortie cannot go on."""
+    """Record that a sortie cannot continue."""
     row, _ = _own_row(tx, request, "blocked")
     changes = {"status": "blocked", "blocked_reason": request.reason}
     told = {"reason": request.reason}
@@ -441,7 +441,7 @@ def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
 
 @_reported(SortieUnblock)
 def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
-    """Let a blocked sortie go on from where it was."""
+    """Let a blocked sortie continue from where it was."""
     row, _ = _own_row(tx, request, "unblocked")
     if row["status"] != "blocked":
         raise InvalidState(
@@ -458,7 +458,7 @@ def unblock(tx: Tx, ctx: Context, request: SortieUnblock) -> Sortie:
 
 @_reported(SortieComplete)
 def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
-    """Complete a sortie; of two that try, the second learns who did."""
+    """Complete a sortie; of two agents that try, the second learns who did."""
     row = _to_work_on(tx, ctx, request, "completed")
     return _change(
         tx,
@@ -479,7 +479,7 @@ def complete(tx: Tx, ctx: Context, request: SortieComplete) -> Sortie:
 
 @_reported(SortieFail)
 def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
-    """Give a sortie up; it blocks its mission's completion no longer."""
+    """Fail a sortie; it no longer blocks its mission's completion."""
     row, _ = _own_row(tx, request, "failed")
     return _change(
         tx,
@@ -497,7 +497,7 @@ def fail(tx: Tx, ctx: Context, request: SortieFail) -> Sortie:
 
 
 def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
-    """Let a sortie that was closed, or under way, be one to do again; for plans that change."""
+    """Reopen a sortie that was closed or in progress; for plans that change."""
     return _change(
         tx,
         ctx,
@@ -514,6 +514,6 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
 
 
 def retitle(tx: Tx, ctx: Context, row: Row, title: str, agent_id: str) -> Sortie:
-    """Give a sortie other words; for plans that reword their items."""
+    """Change a sortie's title; for plans that reword their items."""
     told = {"title": title, "fields": ["title"]}
     return _change(tx, ctx, row, SortieUpdated, agent_id, told, title=title, author=agent_id)

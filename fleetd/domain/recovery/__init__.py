@@ -1,1 +1,1 @@
-"""Recovery: a mission comes back, and its agent is briefed."""
+"""Recovery: restores a mission and briefs its agent."""

@@ -1,7 +1,7 @@
-"""Context builder: joins what a checkpoint knows with what the store knows now, and keeps it.
+"""Context builder: joins what a checkpoint and the store know, and stores each agent's part.
 
-A recovery leaves every agent's open sorties its part of the context. An agent has many sorties and
-one part, so it stands once: with each of a thousand sorties stood the steps of all of them.
+A recovery stores one part of the context per agent, and the agent's open sorties refer to it. A
+copy in each of a thousand sorties would repeat the steps of all of them.
 """
 
 from collections.abc import Sequence, Set
@@ -24,9 +24,9 @@ _OPEN = ("pending", "assigned", "in_progress", "blocked")
 
 
 def sees_whole_mission(tx: Tx, agent_id: str | None, sorties: Sequence[SortieState]) -> bool:
-    """Whether the one who is briefed sees the whole mission: nobody in particular, or dispatch.
+    """Return whether the reader sees the whole mission: no agent in particular, or dispatch.
 
-    So does one who has no part of its own: never registered, with none of the mission's
+    So does an agent without a part of its own: never registered, with none of the mission's
     ``sorties``, and nobody's successor.
     """
     if agent_id is None:
@@ -38,7 +38,7 @@ def sees_whole_mission(tx: Tx, agent_id: str | None, sorties: Sequence[SortieSta
 
 
 def is_unknown(tx: Tx, agent_id: str, sorties: Sequence[SortieState]) -> bool:
-    """Whether nothing names an agent: no registration, none of the ``sorties``, no succession."""
+    """Return whether an agent is unknown: no registration, no ``sorties``, no succession."""
     named = "SELECT 1 AS known FROM agents WHERE id = :id OR succeeded_by = :id"
     return all(s.assigned_to != agent_id for s in sorties) and not tx.exists(named, id=agent_id)
 
@@ -52,13 +52,12 @@ def build(
     agent_id: str | None,
     restore: RestoreContext | None = None,
 ) -> RecoveryContext:
-    """Return what is needed to go on, for the mission or for one specialist.
+    """Return the context for continuing, for the mission or for one specialist.
 
-    What somebody declared for the checkpoint comes first; what was derived then is derived anew.
-    Before that comes what the agent who is briefed noted itself, in its own words of now. For an
-    agent, whatever its role, its newest snapshot makes that sharper.
-    ``sorties`` are the mission's. ``restore`` is the recovery that just took place, if one did:
-    what it met blocks the work.
+    The reader's own note, as it is now, comes first. Declarations for the checkpoint follow; its
+    derived entries are derived again. For an agent of any role, its newest snapshot adds detail.
+    ``sorties`` are the mission's. ``restore`` is the recovery that just took place, if one did: the
+    problems that it met block the work.
     """
     only_agent = None if sees_whole_mission(tx, agent_id, sorties) else agent_id
     live = _derived_now(tx, ctx, mission, sorties, agent_id, only_agent, restore)
@@ -80,9 +79,9 @@ def build(
         [told for told in each if told not in derived and not is_noted_by(agent_id, told)]
         for each in (then.next_steps, then.blockers)
     )
-    if newer:  # an error that is none any more has been dealt with since
+    if newer:  # an error that is no longer open was resolved since
         blockers = [b for b in blockers if not b.startswith("Error: ") or b in live.blockers]
-    # What was derived then names the file of a lock as its holder did: whose that is, live tells.
+    # A last action derived then names a file as its lock's holder did; live names it as here.
     stale = newer or then.last_action in ("", last_action(tx, mission["id"], sorties, None))
     known = live.last_action if stale else then.last_action
     return msgspec.structs.replace(
@@ -111,7 +110,7 @@ def agent_contexts(
 
 
 def store_agent_contexts(tx: Tx, mission_id: str, contexts: dict[str, RecoveryContext]) -> None:
-    """Leave each open sortie its agent's part of the context, until its next progress."""
+    """Store each agent's part of the context for its open sorties, until their next progress."""
     stored = tx.all("SELECT id FROM briefings WHERE mission_id = :id", id=mission_id)
     carried = tx.all(
         "SELECT DISTINCT briefing_id, CASE WHEN status IN ('completed', 'failed') THEN NULL"
@@ -144,10 +143,10 @@ def store_agent_contexts(tx: Tx, mission_id: str, contexts: dict[str, RecoveryCo
 def _decide(
     stored: Sequence[int], carried: Sequence[Row], contexts: Set[str]
 ) -> tuple[dict[str, int], list[int]]:
-    """Decide which agents' briefings are written over, and which go since no sortie carries them.
+    """Decide which agents' briefings are overwritten, and which are deleted as no sortie has them.
 
-    ``carried`` says which briefings sorties carry, and which agents are at work on them. Where all
-    open sorties of an agent carry one, and no others do, the sorties need not be written.
+    ``carried`` tells which briefings sorties refer to, and which agents work on those. If all open
+    sorties of an agent refer to one, and no others do, the sorties need no update.
     """
     whose: dict[int, set[str | None]] = {}
     of_agent: dict[str, set[int]] = {}
@@ -173,10 +172,10 @@ def _derived_now(
     only_agent: str | None,
     restore: RestoreContext | None,
 ) -> RecoveryContext:
-    """Return what the store knows now: of the mission, or of the part of ``only_agent``.
+    """Return what the store knows now of the mission, or of the part of ``only_agent``.
 
-    A checkpoint keeps nothing of this but what ``derive`` tells: it is of the whole mission, and
-    what a snapshot says is sharp between two of them only.
+    A checkpoint keeps only the result of ``derive``. It covers the whole mission, and a snapshot
+    adds detail only between two checkpoints.
     """
     titles = titles_for(tx, mission, agent_id)
     live = derive(
@@ -196,7 +195,7 @@ def _derived_now(
 
 
 def _summary(checkpoint: Checkpoint, live: RecoveryContext) -> str:
-    """Return what a mission is about: as was declared for the checkpoint, else its title of now."""
+    """Return the summary that was declared for the checkpoint, else the mission's present title."""
     then = checkpoint.recovery_context.mission_summary
     title = checkpoint.mission.title if checkpoint.mission else None
     return live.mission_summary if then in ("", title) else then

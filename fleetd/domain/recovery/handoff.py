@@ -1,8 +1,8 @@
 """Hand-off: a person gives an agent's work to a new session, which begins with the briefing.
 
-What begins here moves nothing. The session that is awaited completes it with its first hook: in
-that transaction the work moves as by a take-over. Without one everything stays as it is, whoever
-ended meanwhile, so nothing has to be taken back.
+The beginning moves nothing. The awaited session completes the hand-off with its first hook: that
+transaction moves the work as a take-over does. Without that session everything stays unchanged,
+whatever ended meanwhile, so nothing has to be taken back.
 """
 
 import re
@@ -41,7 +41,7 @@ from ..sessions import handoffs, notices
 from .prompt_layout import OPENING
 from .restore import restore
 
-# So long the session of a successor is awaited.
+# How long the session of a successor is awaited.
 AWAITED_MS = 30_000
 _LIVES = ("active", "waiting", "idle")
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._-]+")
@@ -51,7 +51,7 @@ LONGEST_NAME = 40
 def begin(tx: Tx, ctx: Context, request: HandoffBegin) -> HandoffBegun:
     """Take a checkpoint of the mission, and await the successor; nothing moves yet.
 
-    Only a person can: what an agent wants, it asks for.
+    Only a person can begin one; an agent asks for it.
     """
     by = who_asks(tx, ctx, None)
     if by is not None:
@@ -124,7 +124,7 @@ def _first_prompt(handoff_id: str, agent_id: str, successor: str, briefing: str)
 
 
 def _refuse_part(tx: Tx, row: Row) -> None:
-    """Refuse a subagent: it ends with the session that it is part of."""
+    """Refuse a subagent: it ends with its session."""
     session = tx.one(
         "SELECT l.agent_id FROM sessions s JOIN sessions l ON l.harness = s.harness"
         " AND l.session_id = s.session_id AND l.subagent = ''"
@@ -140,7 +140,7 @@ def _refuse_part(tx: Tx, row: Row) -> None:
 
 
 def _mission(tx: Tx, row: Row) -> Row:
-    """Return the mission whose work is handed over, opened again if it ended with its session."""
+    """Return the mission whose work is handed over; it is open, or ended with its session."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is None:
         raise InvalidState(
@@ -174,9 +174,9 @@ def _refuse_awaited(tx: Tx, ctx: Context, row: Row) -> None:
 
 
 def _at_work(tx: Tx, ctx: Context, row: Row) -> str | None:
-    """Return what an agent is in the middle of, None for one that is idle or gone.
+    """Return what an agent is busy with, None for one that is idle or gone.
 
-    Of one without a session nobody knows its turns.
+    The turns of an agent without a session are unknown.
     """
     if row["status"] not in _LIVES or row["id"] in ctx.facts.dead_agents:
         return None
@@ -208,7 +208,7 @@ def _warnings(tx: Tx, ctx: Context, row: Row, at_work: str | None) -> Iterator[s
 
 
 def _successor(tx: Tx, ctx: Context, request: HandoffBegin) -> str:
-    """Return the agent id of the successor: one that nobody has, or had."""
+    """Return an agent id for the successor that no agent has or had."""
     name = _NOT_IN_IDS.sub("-", request.to).strip("-._")[:LONGEST_NAME]
     wanted = request.successor_id or ctx.new_id(name or "agent")
     taken = tx.exists("SELECT 1 AS taken FROM agents WHERE id = :id", id=wanted)
@@ -222,7 +222,7 @@ def _successor(tx: Tx, ctx: Context, request: HandoffBegin) -> str:
 
 
 def _move(tx: Tx, ctx: Context, row: Row, successor: str) -> RestoreResult:
-    """Move the work of an agent to its successor, which is registered in whatever mission."""
+    """Move the work of an agent to its successor, which may be registered in any mission."""
     mission = _mission(tx, row)
     missions.reopen(tx, ctx, mission, "session")
     agents.replace_agent(tx, ctx, row, successor)
@@ -240,7 +240,7 @@ def _move(tx: Tx, ctx: Context, row: Row, successor: str) -> RestoreResult:
 
 
 def _checkpoint(tx: Tx, ctx: Context, row: Row, successor: str) -> str:
-    """Return a checkpoint of the mission as it is now: nothing that was done is undone."""
+    """Return a checkpoint of the mission's present state, so that nothing is undone."""
     state = capture(tx, ctx, find(tx, "mission", row["mission_id"]))
     newest = checkpoints.latest_row(tx, row["mission_id"], columns=checkpoints.HEAD)
     if newest is not None and newest["state_digest"] == state.digest():
@@ -252,9 +252,9 @@ def _checkpoint(tx: Tx, ctx: Context, row: Row, successor: str) -> str:
 
 @handoff_due.subscribe
 def complete(tx: Tx, ctx: Context, handoff: Row) -> None:
-    """Move the work to the session that has begun; what is in the way of that ends the hand-off.
+    """Move the work to the session that has begun; if anything prevents this, the hand-off fails.
 
-    Its agent has the briefing already, so no hook says again what it took over.
+    The successor has the briefing already, so no hook reports the take-over again.
     """
     row = tx.one("SELECT * FROM agents WHERE id = :id", id=handoff["agent_id"])
     successor = handoff["successor_id"]
@@ -295,7 +295,7 @@ def get(tx: Tx, ctx: Context, request: HandoffGet) -> Handoff:
 
 @method(HandoffCancel)
 def cancel(tx: Tx, ctx: Context, request: HandoffCancel) -> Handoff:
-    """Stop awaiting the session of a hand-off; one that is over stays as it is."""
+    """Stop awaiting the session of a hand-off; a finished hand-off stays unchanged."""
     row = find(tx, "handoff", request.handoff_id)
     if row["state"] in ("asked", "pending"):
         handoffs.end(tx, ctx, row, "cancelled")
@@ -304,7 +304,7 @@ def cancel(tx: Tx, ctx: Context, request: HandoffCancel) -> Handoff:
 
 @method(HandoffAsk)
 def ask(tx: Tx, ctx: Context, request: HandoffAsk) -> Handoff:
-    """Note that an agent wants its work to go to another agent CLI; a person decides."""
+    """Record that an agent wants its work to go to another agent CLI; a person decides."""
     row = find(tx, "agent", request.agent_id)
     _refuse_part(tx, row)
     mission = _mission(tx, row)
@@ -336,7 +336,7 @@ def ask(tx: Tx, ctx: Context, request: HandoffAsk) -> Handoff:
 
 
 def _end_wishes(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """End what an agent asked for: its work goes somewhere, or it asks for something else."""
+    """Cancel what an agent asked for: its work is handed over, or it asks for something else."""
     tx.run(
         "UPDATE handoffs SET state = 'cancelled', ended_at = :now"
         " WHERE agent_id = :id AND state = 'asked'",

@@ -1,6 +1,6 @@
-"""Hand-over: a lost agent's work, locks and mail go to its successor, or come back from it.
+"""Hand-over: a lost agent's work, locks and mail go to its successor, or back from it.
 
-The successor's session comes along into the mission, and goes back when the take-over is undone.
+The successor's session moves into the mission, and moves back when the take-over is undone.
 """
 
 import msgspec
@@ -30,7 +30,7 @@ _strings = msgspec.json.Decoder(list[str]).decode
 
 
 def mark_dead_agents_lost(tx: Tx, ctx: Context, mission_id: str, also: str | None) -> None:
-    """Mark a mission's agents lost whose processes are known to be gone; ``also`` one more."""
+    """Mark a mission's agents, and ``also``, lost if their processes are known to be gone."""
     for agent_id in sorted(ctx.facts.dead_agents):
         row = tx.one(
             "SELECT * FROM agents WHERE id = :id AND status NOT IN ('lost', 'gone')", id=agent_id
@@ -42,15 +42,15 @@ def mark_dead_agents_lost(tx: Tx, ctx: Context, mission_id: str, also: str | Non
 def hand_over(restore: RestoreContext) -> bool:
     """Give a lost agent's open sorties, locks and mail to its successor; False if there is none.
 
-    Raises InvalidState for an agent that lives, or whose work somebody else has taken over, and
-    NotFound for one that nobody has ever heard of.
+    Raises InvalidState for an agent that lives, or whose work another agent has taken over, and
+    NotFound for an unknown agent.
     """
     lost, successor = restore.request.take_over_from, restore.request.agent_id
     if lost is None or successor is None:
         return False
     _refuse_living(restore, lost, successor)
     refuse_unknown_agent(restore, lost)
-    # One that never registered gets a row, so that its one successor can stand in it.
+    # An agent that never registered gets a row, which holds its one successor.
     restore.tx.run(
         "INSERT INTO agents (id, role, mission_id, status, registered_at, last_seen_at)"
         " VALUES (:id, 'specialist', :mission, 'lost', :now, :now) ON CONFLICT (id) DO NOTHING",
@@ -70,7 +70,7 @@ def hand_over(restore: RestoreContext) -> bool:
 
 
 def _warn_of_recent(restore: RestoreContext, row: Row) -> None:
-    """Say that an agent nobody can watch was at work a moment ago, and count it as lost."""
+    """Warn that an agent that cannot be watched was active a moment ago, and mark it lost."""
     silent = restore.ctx.now_ms - to_ms(row["last_seen_at"])
     if silent <= restore.ctx.config.detection.threshold_ms:
         where = machine_suffix(restore.tx, restore.ctx, row["machine"])
@@ -106,7 +106,7 @@ def _refuse_living(restore: RestoreContext, lost: str, successor: str) -> None:
 
 
 def _refuse_elsewhere(restore: RestoreContext, row: Row) -> None:
-    """Refuse an agent of another machine as long as that does not count as lost."""
+    """Refuse an agent of another machine as long as that machine does not count as lost."""
     machine = membership.machine_in_touch(restore.tx, row["machine"])
     if machine is None:
         mark_lost(restore.tx, restore.ctx, row, f"its work went to {restore.request.agent_id}")
@@ -139,7 +139,7 @@ def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> No
 
 
 def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None:
-    """Hand over what the lost agent locked since the checkpoint; the rest is restored from it."""
+    """Hand over the locks taken since the checkpoint; the others are restored from it."""
     restored = {
         key_of_lock(lock) for lock in restore.checkpoint.active_locks if lock.held_by == lost
     }
@@ -161,7 +161,7 @@ def _hand_over_locks(restore: RestoreContext, lost: str, successor: str) -> None
 
 
 def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
-    """Readdress what was queued, and what was read but not acknowledged: reading is forgotten."""
+    """Readdress queued messages, and read but unacknowledged ones: reading alone does not count."""
     for row in restore.tx.all(
         "SELECT d.* FROM deliveries d JOIN messages m ON m.id = d.message_id"
         " WHERE d.agent_id = :lost AND d.status IN ('queued', 'delivered')"
@@ -187,7 +187,7 @@ def _hand_over_mail(restore: RestoreContext, lost: str, successor: str) -> None:
 
 
 def hands_over(restore: RestoreContext, before: State) -> bool:
-    """Whether a take-over would change who has what; ``before`` is what is there."""
+    """Return whether a take-over would change any owner; ``before`` is the present state."""
     lost, successor = restore.request.take_over_from, restore.request.agent_id
     if lost is None:
         return False
@@ -207,10 +207,10 @@ def hands_over(restore: RestoreContext, before: State) -> bool:
 
 
 def move_in_successor(restore: RestoreContext) -> str | None:
-    """Move the successor's session into the mission, and have it told; return where it was.
+    """Move the successor's session into the mission, and notify it; return where it was.
 
-    Comes after everything that was restored, so that what the session brings along is no part of
-    it, and after the milestones were set: more sorties alone let none of them be passed twice.
+    This follows the restore, so that what the session brings along is no part of it. It also
+    follows the milestones: more sorties alone make the mission pass none of them twice.
     """
     lost, successor = restore.request.take_over_from, restore.request.agent_id
     if lost is None or successor is None:
@@ -228,7 +228,7 @@ def move_in_successor(restore: RestoreContext) -> str | None:
 
 
 def _can_be_told(tx: Tx, agent_id: str) -> bool:
-    """Whether hooks speak for an agent, or may: nobody knows of one that is still to begin."""
+    """Return whether hooks can notify an agent: it has a session, or is yet to begin."""
     session = "SELECT 1 AS known FROM sessions WHERE agent_id = :id"
     known = tx.exists("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id)
     return not known or tx.exists(session, id=agent_id)
@@ -237,7 +237,7 @@ def _can_be_told(tx: Tx, agent_id: str) -> bool:
 def _note_move(
     restore: RestoreContext, agent_id: str, moved: session_move.SessionMove, into: str
 ) -> None:
-    """Note in the report what moved with a session, and that nobody waits for it where it was."""
+    """Report what moved with a session, and stop waiting for its agents where it was."""
     if moved.left:
         state.confirm_moved_agents(restore.tx, restore.ctx, moved.left, moved.windows)
     source = moved.left or "no mission"
@@ -258,10 +258,10 @@ _UNDONE = (
 
 
 def undone_takeover(restore: RestoreContext) -> Row | None:
-    """Return the recovery that this one undoes, if that was a take-over nobody followed up on.
+    """Return the recovery that this one undoes, if it was a take-over without a later one.
 
-    Its undo checkpoint has to be named, for the whole mission. A lost agent that came back has no
-    successor any more, but the one it had has its work still, until that is undone.
+    The request has to name its undo checkpoint, for the whole mission. A lost agent that came back
+    has no successor any more, but its former successor has the work until that is undone.
     """
     if (
         restore.request.checkpoint_id is None
@@ -280,11 +280,11 @@ def undone_takeover(restore: RestoreContext) -> Row | None:
 
 
 def undo_takeover(restore: RestoreContext) -> bool:
-    """Undo what a take-over did beside the mission's own state; False where none is undone.
+    """Undo what a take-over did outside the mission's own state; False where none is undone.
 
-    The lost agent has no successor any more, its messages wait for it again, and the successor's
-    session goes back to where it was, with whatever it did not get by the take-over. A lost agent
-    that came back was told what it had lost, so it is told that too.
+    The lost agent has no successor any more, and its messages wait for it again. The successor's
+    session goes back to where it was, with everything that it did not get by the take-over. A lost
+    agent that came back learned what it had lost, so it is notified of this too.
     """
     undone = restore.undoes
     if undone is None:
@@ -305,7 +305,7 @@ def undo_takeover(restore: RestoreContext) -> bool:
         notices.add_handover(tx, lost, notices.HandoverNotice("again", successor))
     known = {sortie.id for sortie in restore.checkpoint.sorties}
     left = undone["left_mission_id"]
-    if left == restore.mission_id:  # it was there before, too
+    if left == restore.mission_id:  # the session was there before, too
         return True
     moved = session_move.move_back(tx, restore.ctx, successor, restore.mission_id, left, known)
     if moved is not None:
@@ -314,7 +314,7 @@ def undo_takeover(restore: RestoreContext) -> bool:
 
 
 def _goes_on(restore: RestoreContext, undone: Row, row: Row) -> bool:
-    """Whether the agent that gets its work back is alive: it was when a person handed that over."""
+    """Return whether the agent that gets its work back is alive, as it was at the hand-off."""
     was = restore.tx.value(
         "SELECT was_status FROM handoffs WHERE agent_id = :agent AND state = 'completed'"
         " AND recovery_id = :recovery",
@@ -326,7 +326,7 @@ def _goes_on(restore: RestoreContext, undone: Row, row: Row) -> bool:
 
 
 def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
-    """Release what the successor locked only by the take-over, and nobody gets back."""
+    """Release what the successor locked only by the take-over, unless somebody gets it back."""
     given_back = {key_of_lock(lock) for lock in restore.checkpoint.active_locks}
     for row in restore.tx.all(
         "SELECT * FROM locks WHERE held_by = :successor AND status = 'active'"
@@ -343,7 +343,7 @@ def _take_locks_back(restore: RestoreContext, undone: Row) -> None:
 
 
 def _take_message_back(tx: Tx, message_id: str, successor: str) -> None:
-    """Take a message from a successor that has not dealt with it, unless it was sent there too."""
+    """Take a message from a successor that has not handled it, unless it was sent there too."""
     sent_to = tx.value("SELECT to_json FROM messages WHERE id = :id", id=message_id)
     if sent_to is None or successor not in _strings(sent_to):
         tx.run(

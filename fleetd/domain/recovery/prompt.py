@@ -1,7 +1,7 @@
-"""The recovery prompt: a recovery context, and what goes with it, as text for an agent.
+"""Recovery briefing: a recovery context, and the facts that go with it, as text for an agent.
 
-It states facts and gives no orders beyond its closing sentence. Text that came from other agents
-is quoted, so that it cannot pass for instructions, and control characters are removed.
+It states facts and gives no orders beyond its closing sentence. Text from other agents is quoted,
+so that it cannot pass for instructions, and control characters are removed.
 """
 
 import contextlib
@@ -47,33 +47,33 @@ from .prompt_layout import LEAST_SAID, SHARE, Section, cut, render
 from .restore_context import RestoreContext
 
 BEFORE = "What Your User Said Before"
-# Events of each kind that are looked at for the newest of them.
+# How many events of a kind are read to find its newest.
 LOOKED_AT = 50
 COMMANDS, PROMPTS, ANSWERS = 6, 5, 20
-# Of one sender, and of all: mail that is not dealt with, the oldest first.
+# The most unhandled messages of one sender, and of all. The oldest come first.
 MESSAGES_OF_ONE, MESSAGES = 5, 20
-# Of what runs for an agent, the characters of what it was told.
+# The most characters of an instruction to something that runs for an agent.
 TOLD_CHARS, MAIL_CHARS = 120, 160
 CONFLICTS, HELD, SUBAGENTS = 5, 5, 3
-# So many of the notes that a person pinned are never left out, and none is longer than this part.
+# This many notes pinned by a person are never left out; no note is longer than this share.
 PINNED, NOTE_SHARE = 3, 16
-# What a failed command printed last, and an answer, have this part of a prompt at most.
+# A failed command's last output, and an answer, have at most this share of a prompt.
 OUTPUT_SHARE, OUTPUT_CHARS = 6, 800
 NAMED_CHARS = 60
 ANSWER_SHARE, ANSWER_CHARS = 8, 1_000
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is briefed of a mission, from where, and in how many characters."""
+    """The reader of a briefing: the agent, its mission and directory, and the size limit."""
 
     tx: Tx
     ctx: Context
     mission: Row
     agent_id: str | None
     known_id: str | None
-    """The agent again unless nothing names it: then what all did is told."""
+    """The agent, or None if nothing names it: then the briefing tells what all agents did."""
     only_agent: str | None
-    """The agent again when it sees only its own part of the mission."""
+    """The agent if it sees only its own part of the mission, else None."""
     max_chars: int
 
     @property
@@ -87,23 +87,23 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def roots(self) -> list[str]:
-        """Return below which directories files are told without them, each with its slash."""
+        """Return the directories that are left out of file names, each with its slash."""
         places = (self.ctx.facts.here.place, self.mission["project_dir"])
         return [f"{place.rstrip('/')}/" for place in places if place]
 
     def file(self, name: str) -> str:
-        """Return a file's name as it is below the repository, else as it is."""
+        """Return a file's name relative to the repository, else unchanged."""
         root = next(filter(name.startswith, self.roots), "")
         return path(name.removeprefix(root))
 
     def line(self, text: str) -> str:
-        """Return a sentence with the files in it told so."""
+        """Return a sentence with the names of its files shortened in this way."""
         for root in self.roots:
             text = text.replace(f" {root}", " ")
         return text
 
     def newest(self, kind: str, most: int) -> list[Row]:
-        """Return the newest events of a type that are this reader's to see, newest first."""
+        """Return the newest events of a type that this reader may see, newest first."""
         return newest(self.tx, self.mission_id, kind, self.only_agent, most)
 
 
@@ -135,9 +135,9 @@ def brief(
     restore: RestoreContext | None = None,
     progress_note: str = "",
 ) -> tuple[RecoveryContext, str]:
-    """Return the recovery context that a request asks for, and the prompt that says it.
+    """Return the recovery context that a request asks for, and its text.
 
-    ``restore`` is the recovery that just took place, if one did, and ``progress_note`` what it did.
+    ``restore`` is the recovery that just took place, if one did, and ``progress_note`` its result.
     """
     context = build(tx, ctx, mission, sorties, checkpoint, request.agent_id, restore)
     agent_id = request.agent_id
@@ -175,14 +175,14 @@ def _sections(
     said: Said,
     restore: RestoreContext | None,
 ) -> list[Section]:
-    """Return the parts of a prompt, in their order; the first four are in every one."""
+    """Return the sections of a briefing in their order; the first four are in every one."""
     mission_id, agent_id = reader.mission_id, reader.agent_id
     show = f"fleetctl mission show {mission_id}"
     list_sorties = f"fleetctl sortie list --mission {mission_id}"
     list_events = f"fleetctl events --mission {mission_id}"
     titles = titles_for(reader.tx, reader.mission, agent_id)
     commands = _commands(reader, reader.only_agent)
-    # Who oversees others is at work on its own failures, and reads of theirs.
+    # A reader who oversees others works on its own failures, and only reads about theirs.
     failing = _failing(_commands(reader, reader.known_id))
     steps = [each for each in context.next_steps if not _looks_at(each, failing)]
     longest = max(reader.max_chars // NOTE_SHARE, LEAST_SAID)
@@ -242,7 +242,7 @@ def _sections(
 
 
 def _origin(reader: Reader) -> str:
-    """Say who speaks: an agent that lost its context does not know what fleetd is."""
+    """State who speaks: an agent that lost its context does not know what fleetd is."""
     tx, ctx, mission = reader.tx, reader.ctx, reader.mission
     whose = f"this session (agent {reader.agent_id}, " if reader.agent_id else "this work ("
     place, where = mission["project_dir"], ""
@@ -256,10 +256,10 @@ def _origin(reader: Reader) -> str:
 
 
 def _said(reader: Reader) -> Said:
-    """Tell what users said, newest first, and what the agent had answered before the newest.
+    """Return what users said, newest first, and the agent's answers around the newest.
 
-    What the reader itself was told is its task, also where others were told more since. What
-    another agent was told says to whom.
+    The newest instruction to the reader itself is its task, even if others got newer ones. An
+    instruction to another agent names that agent.
     """
     agent_id = reader.agent_id
     found = reader.newest("prompt_submitted", PROMPTS)
@@ -281,7 +281,7 @@ def _said(reader: Reader) -> Said:
 
 
 def _answers(reader: Reader, prompt: Row) -> list[str]:
-    """Tell the reader's last answer before a prompt, which it may answer, and the newest since."""
+    """Return the last answer before a prompt, which may refer to it, and the newest one since."""
     rows = newest(reader.tx, reader.mission_id, "agent_answered", reader.agent_id, ANSWERS)
     since = next((row for row in rows if row["seq"] > prompt["seq"]), None)
     before = next((row for row in rows if row["seq"] < prompt["seq"]), None)
@@ -295,14 +295,14 @@ def _answers(reader: Reader, prompt: Row) -> list[str]:
 
 
 def _whose(reader: Reader, row: Row) -> str:
-    """Say whose answer it was: also those of whom the reader took over from are told."""
+    """Return whose answer it was: the reader also sees those of its predecessors."""
     return "Your" if row["agent_id"] == reader.agent_id else f"{row['agent_id']}'s"
 
 
 def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> list[str]:
-    """Tell which sorties the reader is at work on, with what it needs to report on them.
+    """List the sorties that the reader works on, with what it needs to report on them.
 
-    The plan of a session is its own, and its steps stand among the next ones.
+    The plan of a session is the session's own, and its steps are among the next ones.
     """
     items = []
     for sortie in sorties:
@@ -318,13 +318,13 @@ def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> 
 
 
 def _tree(reader: Reader, modified: Sequence[str]) -> list[str]:
-    """Tell the branch, the commit, and changed files that were not named yet."""
+    """Describe the branch, the commit, and changed files that were not named yet."""
     tree = reader.ctx.facts.working_tree
     if tree is None:
         return []
     named = {reader.file(each) for each in modified}
     changed = [_name(line) for line in tree.changed]
-    # Of a new directory Git names the directory alone.
+    # For a new directory, Git names only the directory.
     open_ = {each for each in named if any(_covers(place, each) for place in changed)}
     told = sorted(open_) if named - open_ else ["the files above"] * bool(open_)
     told += [
@@ -347,12 +347,12 @@ def _name(line: str) -> str:
 
 
 def _covers(place: str, file: str) -> bool:
-    """Whether a place that Git names is a file, or a directory that it is in."""
+    """Return whether a place that Git names is a file, or a directory that it is in."""
     return file == place or file.startswith(f"{place}/")
 
 
 def _failure(reader: Reader, failing: Command | None) -> list[str]:
-    """Tell the last command that failed and has not passed since, with the end of its output."""
+    """Describe the last failed command that has not passed since, with the end of its output."""
     if failing is None:
         return []
     told = f"- {_name_of(reader, failing)} failed {reader.ago(failing.at)}"
@@ -364,10 +364,10 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
 
 
 def _looks_at(step: str, failing: Command | None) -> bool:
-    """Whether a next step is to look into a failure that stands in its own line already."""
+    """Return whether a next step repeats a failure that has its own line already."""
     if failing is None:
         return False
-    # Of a long command the step has the beginning; what another agent recorded is in quotes.
+    # The step has only the beginning of a long command, in quotes if another agent recorded it.
     name = quote(failing.name[:NAMED_CHARS])[1:-1]
     return any(f"{FAILED_FIRST}{mark}{name}" in step for mark in ("“", ""))
 
@@ -390,7 +390,7 @@ def _running(reader: Reader) -> Section:
     works, more = running.living(reader.tx, agent_id) if agent_id else ([], 0)
     items = [_work(reader, work) for work in works]
     show = f"fleetctl agent show {agent_id}"
-    # Who forgets what runs starts it again.
+    # A reader that forgets what runs would start it again.
     return Section("Running For You", items, show, needed=True, left_out=more)
 
 
@@ -401,7 +401,7 @@ def _work(reader: Reader, work: RunningWork) -> str:
 
 
 def _met(reader: Reader) -> list[str]:
-    """Tell in one line which files of the reader other agents changed within the last hour."""
+    """Name in one line the reader's files that other agents changed within the last hour."""
     found = conflicts_of_reader(reader.tx, reader.ctx, reader.mission_id, reader.agent_id)
     if not found:
         return []
@@ -420,7 +420,7 @@ def _met(reader: Reader) -> list[str]:
 
 
 def _held(reader: Reader) -> list[str]:
-    """Tell the locks of the reader, the longest held first."""
+    """List the locks of the reader, the longest held first."""
     if reader.agent_id is None:
         return []
     rows = _locks(reader, "held_by = :agent", agent=reader.agent_id)
@@ -432,7 +432,7 @@ def _held(reader: Reader) -> list[str]:
 
 
 def _held_by_others(reader: Reader) -> list[str]:
-    """Tell which files of the mission's project others hold."""
+    """List the files of the mission's project that others hold."""
     where = "mission_id = :mission AND held_by <> :agent"
     agent_id = reader.agent_id or ""
     rows = _locks(reader, where, mission=reader.mission_id, agent=agent_id)
@@ -459,7 +459,7 @@ def _locks(reader: Reader, where: str, **params: str) -> list[Row]:
 
 
 def _fleet(reader: Reader, sorties: Sequence[SortieState]) -> list[str]:
-    """Tell from whom the reader has its work, and how far the others are."""
+    """Name the agents whose work the reader took over, and the progress of the others."""
     agent_id = reader.agent_id
     if agent_id is None:
         return []
@@ -475,10 +475,10 @@ def _fleet(reader: Reader, sorties: Sequence[SortieState]) -> list[str]:
 
 
 def _mail(reader: Reader) -> tuple[list[str], int]:
-    """Tell queued mail, and mail that was read but not acknowledged: reading is forgotten.
+    """List queued mail, and read but unacknowledged mail: reading alone does not count.
 
-    Everybody's oldest message first, then everybody's second: nobody's mail pushes another's out.
-    Also returns how much there is in all.
+    Every sender's oldest message comes first, then every sender's second, so that no sender pushes
+    another one out. Also return the total number.
     """
     if reader.agent_id is None:
         where, params = "m.mission_id = :mission", {"mission": reader.mission_id}
@@ -515,7 +515,7 @@ def _done(
     failing: Command | None,
     restore: RestoreContext | None,
 ) -> list[str]:
-    """Tell what is done, the newest first: sorties, what subagents found, how commands ended."""
+    """List what is done, newest first: sorties, answers of subagents, results of commands."""
     done = [s for s in sorties if s.status == "completed"]
     done = [s for s in done if reader.only_agent in (None, s.assigned_to)]
     done.sort(key=lambda s: s.completed_at or "", reverse=True)
@@ -552,14 +552,14 @@ def _ran(reader: Reader, command: Command) -> str:
 
 
 def _name_of(reader: Reader, command: Command) -> str:
-    """Return a command as it is told, with its agent unless that reads it."""
+    """Return a command's name, with its agent unless that is the reader."""
     who = f" of {command.agent_id}" if command.agent_id not in (None, reader.agent_id) else ""
     return f"{short(command.name, TOLD_CHARS)}{who}"
 
 
 def _commands(reader: Reader, agent_id: str | None) -> list[Command]:
-    """Return how commands of an agent, or of all, ended, newest first, each call once."""
-    # Some harnesses tell how a command ended in a second event; the newer one knows more.
+    """Return how the commands of an agent, or of all, ended: newest first, each call once."""
+    # Some harnesses report the end of a command in a second event; the newer one knows more.
     once: dict[Any, Command] = {}
     rows = newest(reader.tx, reader.mission_id, "command_finished", agent_id, LOOKED_AT)
     for row in rows:
@@ -583,7 +583,7 @@ def _command(data: dict[str, Any], row: Row) -> Command:
 def _happened_at(data: dict[str, Any], row: Row) -> str:
     """Return when an event happened: before it was recorded, if no daemon ran then.
 
-    Anybody may append an event with a time that is none.
+    Anybody may append an event with an invalid time.
     """
     told = data.get("happened_at")
     with contextlib.suppress(TypeError, ValueError, OverflowError):

@@ -1,7 +1,7 @@
-"""Layout of the recovery prompt: its sections, and how they are shortened to a length.
+"""Briefing layout: the sections of a briefing, and how they are shortened to a length.
 
-What is needed most stays, and what the user said last. The rest is shortened item by item, and
-each cut says how many items were left out and which command shows them.
+The most important items and the user's last words stay. The rest is shortened item by item, and
+each cut tells how many items were left out and which command shows them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ Head = Callable[[int], str]
 """Returns the head of a prompt, its lines cut to so many characters."""
 OPENING = "## Recovery Context\n\nYou are resuming a mission after context compaction."
 CLOSING = "Please review the current state and continue the mission."
-# Into how many parts a prompt is divided of which no section may have more than one.
+# A prompt is divided into this many parts; no section may have more than one.
 SHARE = 4
 LEAST_SAID = 80
-# A shorter prompt says how much it leaves out, but not how to see it.
+# A shorter prompt tells how much it leaves out, but not which command shows it.
 COMMANDS_FROM = 2_500
 
 
 class Section(msgspec.Struct):
     """A heading with its items; ``command`` shows the items that had no room.
 
-    One without a heading is its items alone. ``always`` keeps the heading when there is nothing
-    to say (``- None``). ``needed`` sections are shortened last. ``least`` items are never left out.
+    A section without a heading is its items alone. ``always`` keeps the heading of an empty section
+    (``- None``). ``needed`` sections are shortened last. ``least`` items are never left out.
     """
 
     heading: str
@@ -37,7 +37,7 @@ class Section(msgspec.Struct):
     left_out: int = 0
     least: int = 0
     chars: int = 0
-    """How many characters the items have: to count them at each cut of a long list takes long."""
+    """The characters of all items: to count them at each cut of a long list takes long."""
     dropped: list[str] = []
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Section(msgspec.Struct):
 
     @property
     def length(self) -> int:
-        """Return how long ``text`` is, with a line break more for one without a heading."""
+        """Return the length of ``text``, with one more line break if there is no heading."""
         ends = chain(self._top(), self._end())
         return self.chars + len(self.items) + sum(len(each) + 1 for each in ends)
 
@@ -59,7 +59,7 @@ class Section(msgspec.Struct):
         return [f"### {self.heading}"] if self.heading else []
 
     def _end(self) -> list[str]:
-        """Return the line behind the items, if there is one."""
+        """Return the line after the items, if there is one."""
         if self.left_out:
             shown = f": {self.command}" if self.command else ""
             return [f"- ({self.left_out} more{shown})"]
@@ -67,17 +67,17 @@ class Section(msgspec.Struct):
 
     @property
     def spare(self) -> bool:
-        """Whether an item can be left out."""
+        """Return whether an item can be left out."""
         return len(self.items) > self.least
 
     def drop_last(self) -> None:
-        """Leave the last item out; of one without a heading nobody is told."""
+        """Leave the last item out; a section without a heading does not report it."""
         self.dropped.append(self.items.pop())
         self.chars -= len(self.dropped[-1])
         self.left_out += 1 if self.heading else 0
 
     def put_back(self) -> None:
-        """Take back in what was left out last."""
+        """Put the item back that was left out last."""
         self.items.append(self.dropped.pop())
         self.chars += len(self.items[-1])
         self.left_out -= 1 if self.heading else 0
@@ -88,8 +88,8 @@ def render(
 ) -> str:
     """Return the prompt, never longer than ``max_chars`` characters.
 
-    ``newest_said`` is what the user said last, for a prompt that has room for little else. No
-    section keeps more than its share while others are cut: nobody fills a prompt by talking much.
+    ``newest_said`` is what the user said last, for a prompt that has room for little else. While
+    others are cut, no section keeps more than its share: nobody fills a prompt by talking much.
     """
     if max_chars < COMMANDS_FROM:
         for section in sections:
@@ -112,7 +112,7 @@ def render(
 
 
 def _fill(shortened: Sequence[Section], room: int) -> None:
-    """Take back in what still fits, the last cut first: a long item may have left much room."""
+    """Put back items that still fit, the last cut first: a long item may have freed much room."""
     full: set[int] = set()
     for section in reversed(shortened):
         before = section.length
@@ -128,7 +128,7 @@ def _fill(shortened: Sequence[Section], room: int) -> None:
 def _bare(
     head: Head, sections: Sequence[Section], newest_said: str, max_chars: int, mission_id: str
 ) -> str:
-    """Return the head and where the rest is: below some 700 characters headings have no room."""
+    """Return the head and how to see the rest: below some 700 characters headings do not fit."""
     left_out = sum(section.left_out + len(section.items) for section in sections)
     rest = f"- ({left_out} items left out: fleetctl context --mission {mission_id})"
     text = ""
@@ -145,10 +145,10 @@ def _bare(
 
 
 def _next_to_cut(sections: Sequence[Section], share: int) -> Section | None:
-    """Return what loses its last item next: what has more than its share, the longest first.
+    """Return the section that loses its last item next: the longest of those above their share.
 
-    Then the lowest that can go, else the longest needed one. So a long list of steps never pushes a
-    blocker out.
+    Without one it is the last optional section, else the longest needed one. So a long list of
+    steps never pushes a blocker out.
     """
     spare = [s for s in sections if s.spare]
     longest = max(spare, key=lambda s: s.chars, default=None)

@@ -1,7 +1,7 @@
-"""Recovery: one transaction that brings a mission back and briefs its agent.
+"""Recovery: one transaction that restores a mission and briefs its agent.
 
-A failure rolls everything back; a dry run does the same and is then undone. What comes from
-outside, such as dead processes, is in the facts.
+A failure rolls everything back. A dry run runs the same steps and is then rolled back. Knowledge
+from outside the store, such as dead processes, is in the facts.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ from .undo import already_recovered, keep_restored_state, reopen, take_undo_chec
 
 
 def restore(tx: Tx, ctx: Context, request: RecoveryRestore) -> RestoreResult:
-    """Bring a mission, or one agent's part of it, back from a checkpoint."""
+    """Restore a mission, or one agent's part of it, from a checkpoint."""
     if request.dry_run:
         with tx.rehearsal():
             return _restore(tx, ctx, request)
@@ -127,7 +127,7 @@ def _result(
     sorties: Sequence[SortieState],
 ) -> RestoreResult:
     tx, ctx, request, report = restore.tx, restore.ctx, restore.request, restore.report
-    # An agent whose hook asks reads of changes only.
+    # An agent that asks through a hook only needs to read about changes.
     silent = ctx.caller.hook and not report.changes
     note = "" if silent else f", {restored.sorties} sorties restored"
     reading = Reading(tx)
@@ -160,7 +160,7 @@ def _result(
 
 
 def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
-    """Brief without restoring anything."""
+    """Return a briefing without restoring anything."""
     checkpoint = None
     if request.checkpoint_id:
         checkpoint = checkpoints.load(tx, request.checkpoint_id)
@@ -175,7 +175,7 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
     if agent_id is not None and is_unknown(tx, agent_id, sorties):  # it may be misspelt
         whole = "briefing for the whole mission"
         warnings.append(f"mission {mission['id']} knows no agent {agent_id}: {whole}")
-    # For a person who cleared the session's window and wants it back after all.
+    # For a person who cleared the session's window and wants its work back.
     before = last_session_mission(tx, ctx, request.cwd) if is_automatic(mission) else None
     if before is not None and before["id"] != mission["id"]:
         what = f"{before['id']} ({quote(before['title'], 80)})"

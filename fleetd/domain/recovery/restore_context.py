@@ -1,4 +1,4 @@
-"""Restore context: one recovery under way, its mission, its checkpoint, and its report."""
+"""Restore context: one recovery in progress, with its mission, checkpoint and report."""
 
 import msgspec
 
@@ -16,20 +16,20 @@ from ..missions.selection import select_row
 
 
 class RestoreReport(msgspec.Struct, kw_only=True):
-    """What a recovery did so far."""
+    """The results of a recovery so far."""
 
     changes: list[Change] = []
     kept: list[Kept] = []
     errors: list[str] = []
     warnings: list[str] = []
     blockers: list[tuple[str, str]] = []
-    """What blocks whom: the agent, and the sentence."""
+    """Blocked agents, each with the sentence that tells why."""
     released: list[str] = []
     messages: set[str] = set()
     """Messages that wait for somebody because of this recovery."""
 
     def changed(self, what: str, record_id: str, before: str, after: str) -> None:
-        """Note one thing that is different now."""
+        """Add a change to the report."""
         self.changes.append(Change(what=what, id=record_id, before=before, after=after))
 
 
@@ -44,7 +44,7 @@ class RestoreContext(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool = False
     """Whether the last recovery was from the same checkpoint, with nothing done since."""
     undoes: Row | None = None
-    """The recovery that is undone, if it was a take-over whose successor has the work still."""
+    """The recovery that is undone, if it was a take-over whose successor still has the work."""
 
     @property
     def mission_id(self) -> str:
@@ -53,35 +53,35 @@ class RestoreContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only_agent(self) -> str | None:
-        """Return the only agent whose part is restored, if it is only one's."""
+        """Return the only agent whose part is restored, None for the whole mission."""
         return self.request.agent_id if self.request.scope == "agent" else None
 
     @property
     def rewind_seq(self) -> int | None:
-        """Return the position in the log that everything goes back to, None without a rewind."""
+        """Return the position in the log that a rewind goes back to, None without a rewind."""
         return self.checkpoint.seq if self.request.rewind else None
 
     def new_owner(self, name: str) -> str:
-        """Return who gets what an agent of the checkpoint had: itself, or its successor."""
+        """Return the new owner of an agent's work: the agent itself, or its successor."""
         if self.request.agent_id and name == self.request.take_over_from:
             return self.request.agent_id
         return name
 
     def undone_successor(self, name: str) -> str | None:
-        """Return who gives an agent its locks back: the successor whose take-over is undone."""
+        """Return the successor whose take-over is undone, which gives an agent its locks back."""
         if self.undoes and name == self.undoes["taken_over_from"]:
             return str(self.undoes["agent_id"])
         return None
 
     def includes(self, name: str | None) -> bool:
-        """Whether something of this agent is restored."""
+        """Return whether the work of this agent is restored."""
         return self.only_agent is None or (
             name is not None and self.new_owner(name) == self.only_agent
         )
 
 
 def check_agents(request: RecoveryRestore) -> None:
-    """Refuse a request whose agents do not make sense; raises InvalidParams."""
+    """Refuse a request with an invalid combination of agents; raises InvalidParams."""
     if request.scope == "agent" and request.force_locks:
         raise InvalidParams(
             "force_locks takes other agents' locks, which scope agent never does.",
@@ -111,8 +111,8 @@ def check_agents(request: RecoveryRestore) -> None:
 
 
 def refuse_unknown_agent(restore: RestoreContext, name: str) -> None:
-    """Refuse a name that neither the store nor the checkpoint has ever heard; raises NotFound."""
-    # One after the other: only of a name that nobody else knows are all sorties read.
+    """Refuse a name that neither the store nor the checkpoint knows; raises NotFound."""
+    # One query after the other: only for a name that no other table has are all sorties read.
     known = any(
         restore.tx.exists(f"SELECT 1 AS known FROM {where} LIMIT 1", id=name)
         for where in (
@@ -129,20 +129,20 @@ def refuse_unknown_agent(restore: RestoreContext, name: str) -> None:
 
 
 class Surroundings(Record, frozen=True, kw_only=True):
-    """What to look at outside the store: the project and the agents' processes of this machine."""
+    """What to check outside the store: the project, and the agents' processes on this machine."""
 
     project_dir: str | None
     processes: list[WatchProcess]
     agent_cwd: str | None = None
-    """Where on this machine the agent works that is to be briefed."""
+    """The directory on this machine in which the agent to brief works."""
 
 
 def first_look(
     tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet
 ) -> tuple[str | None, Surroundings]:
-    """Return the mission that a request without a checkpoint means, and what to look at outside.
+    """Return the mission that a request without a checkpoint means, and what to check outside.
 
-    The mission may be one that has no row; it is None where a checkpoint is named.
+    The mission may have no row; it is None if the request names a checkpoint.
     """
     meant = None if request.checkpoint_id else _selected_mission(tx, ctx, request)
     return meant, surroundings(tx, ctx, request, meant)
@@ -177,9 +177,9 @@ def surroundings(
 def _project_dir(
     tx: Tx, ctx: Context, mission_id: str | None, checkpoint_id: str | None, agent_id: str | None
 ) -> str | None:
-    """Return the project directory of the mission that these lead to, if it leads to one.
+    """Return the project directory of the mission that the ids lead to, None if it has none.
 
-    That of another machine may be another project here: there the agent's own directory counts.
+    A directory of another machine may be another project here: then the agent's own one counts.
     """
     ways = (
         ("WHERE m.id = :id", mission_id),
@@ -211,7 +211,7 @@ def _agent_cwd(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
 
 
 def mission_to_brief(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Row:
-    """Return the mission to brief about: the one that is named, else see ``selection``."""
+    """Return the mission to brief about: the named one, else see ``selection``."""
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
     return select_row(tx, ctx, MissionSelect("briefing", request.cwd, request.agent_id)).row
@@ -222,7 +222,7 @@ def choose_checkpoint(
 ) -> Checkpoint:
     """Return the checkpoint a request names, or the newest usable one of the mission it means.
 
-    What was passed over on the way is warned of in the report. Raises NotFound, InvalidParams,
+    The report warns of each checkpoint that was skipped. Raises NotFound, InvalidParams,
     InvalidState when no mission is meant, Corrupt for a damaged row, Incompatible.
     """
     if request.checkpoint_id:
@@ -241,7 +241,7 @@ def choose_checkpoint(
 
 
 def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
-    """Return the mission to bring back: the one that is named, else see ``selection``."""
+    """Return the mission to restore: the named one, else see ``selection``."""
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
     wanted = MissionSelect("recovery", request.cwd, request.agent_id, request.take_over_from)
@@ -251,8 +251,8 @@ def _mission_to_recover(tx: Tx, ctx: Context, request: RecoveryRestore) -> str:
 def _newest_usable(tx: Tx, ctx: Context, mission_id: str, report: RestoreReport) -> Checkpoint:
     """Return the newest checkpoint that automatic recovery may use.
 
-    Undo checkpoints and expired ones are passed over; so are those known to be of no use. Raises
-    Corrupt for a damaged row, so that the caller can try to heal it, and Incompatible.
+    Undo checkpoints, expired ones and those known to be unusable are skipped. Raises Corrupt for a
+    damaged row, so that the caller can try to repair it, and Incompatible.
     """
     rows = tx.all(
         "SELECT id, timestamp FROM checkpoints WHERE mission_id = :id"

@@ -1,4 +1,4 @@
-"""Steps of a recovery: sorties, locks and messages go back to what the checkpoint says."""
+"""Steps of a recovery: sorties, locks and messages return to their state in the checkpoint."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,7 +27,7 @@ from .restore_context import RestoreContext
 
 _encode = msgspec.json.Encoder().encode
 _states = msgspec.json.Decoder(list[SortieState]).decode
-# What a recovery restores of a sortie.
+# The fields of a sortie that a recovery restores.
 _FIELDS = (
     "status",
     "assigned_to",
@@ -46,15 +46,15 @@ _restored = attrgetter(*_FIELDS)
 def restore_sorties(
     restore: RestoreContext, present: list[SortieState]
 ) -> tuple[int, list[SortieState]]:
-    """Restore sorties; return how many, and those of the mission as they are then.
+    """Restore sorties; return how many, and all sorties of the mission afterwards.
 
-    ``present`` are those as they are before. What was finished or added since stays. Only a
+    ``present`` are the sorties before. Those finished or added since the checkpoint stay. Only a
     recovery that rewinds takes finished work back.
     """
     live = {sortie.id: sortie for sortie in present}
     changed: list[tuple[SortieState | None, SortieState]] = []
     restored = 0
-    # One that names no dependency at all may be older than they are: those added since stay.
+    # A checkpoint without any dependency may be older than they are: those added since stay.
     keeps = not restore.request.rewind and not any(
         then.depends_on for then in restore.checkpoint.sorties
     )
@@ -89,9 +89,9 @@ def restore_sorties(
 
 
 def _untie(restore: RestoreContext) -> bool:
-    """Drop dependencies on sorties that are not there, and those that would close a cycle.
+    """Drop dependencies on missing sorties, and those that would close a cycle.
 
-    What stays as it is and what goes back may not fit together. Return whether any was dropped.
+    Kept and restored sorties may not fit together. Return whether any was dropped.
     """
     dropped = dependencies.drop_outside(restore.tx, restore.mission_id)
     known = dependencies.of_mission(restore.tx, restore.mission_id)
@@ -108,7 +108,7 @@ def _untie(restore: RestoreContext) -> bool:
 
 
 def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
-    """Keep what came since the checkpoint, but for what only came back by another recovery.
+    """Keep sorties added since the checkpoint, except those that another recovery brought back.
 
     Return whether anything was removed.
     """
@@ -128,7 +128,7 @@ def _keep_added(restore: RestoreContext, added: Sequence[SortieState]) -> bool:
 
 
 def _elsewhere(restore: RestoreContext, then: SortieState) -> str | None:
-    """Return the mission that a sortie's id belongs to: files from elsewhere may use it again."""
+    """Return the mission that a sortie's id belongs to: files from elsewhere may reuse it."""
     owner: str | None = restore.tx.value(
         "SELECT mission_id FROM sorties WHERE id = :id", id=then.id
     )
@@ -138,8 +138,8 @@ def _elsewhere(restore: RestoreContext, then: SortieState) -> str | None:
 def _revived_sorties(restore: RestoreContext) -> set[str]:
     """Return the sorties that recoveries since the checkpoint took from older ones.
 
-    Those that are not in the checkpoint had been removed before it was taken; going back to it
-    undoes that they came back. Clocks do not tell this: they may have been set meanwhile.
+    Those missing from the checkpoint were removed before it was taken, so going back to it removes
+    them again. Clocks do not tell this: they may have been set meanwhile.
     """
     rows = restore.tx.all(
         "SELECT DISTINCT c.id, c.sorties_json FROM recoveries r"
@@ -168,7 +168,7 @@ def _reason_to_keep(restore: RestoreContext, then: SortieState, now: SortieState
 
 
 def _goal(restore: RestoreContext, then: SortieState) -> SortieState:
-    """Return a sortie as it shall be: a successor gets open work, not the credit for finished."""
+    """Return a sortie's goal: a successor gets open work, not the credit for finished work."""
     if then.assigned_to is None or then.status in CLOSED_SORTIE:
         return then
     owner = restore.new_owner(then.assigned_to)
@@ -178,9 +178,9 @@ def _goal(restore: RestoreContext, then: SortieState) -> SortieState:
 def _write(
     restore: RestoreContext, changed: list[tuple[SortieState | None, SortieState]]
 ) -> dict[str, Row]:
-    """Write sorties all at once, let their plans be read again, and tell of each.
+    """Write all sorties together, invalidate their plan items, and emit an event for each.
 
-    A recovery can change every sortie of a mission. Return what was written over those there were.
+    A recovery can change every sortie of a mission. Return what was written over existing sorties.
     """
     for now, goal in changed:
         if now is None:
@@ -208,9 +208,9 @@ def _summary(sortie: SortieState | None) -> str:
 def _overwrite(
     restore: RestoreContext, changed: list[tuple[SortieState, SortieState]]
 ) -> dict[str, Row]:
-    """Write what sorties shall be over what they are, only the fields that any of them changes.
+    """Overwrite sorties with their goals, only in the fields that any of them changes.
 
-    Return those by the sorties' ids.
+    Return the written fields by the sorties' ids.
     """
     if not changed:
         return {}
@@ -238,7 +238,7 @@ def _overwrite(
 
 
 def _recreate(restore: RestoreContext, goal: SortieState) -> None:
-    """Write a sortie back that the store has lost or that was removed since."""
+    """Write back a sortie that the store has lost or that was removed since."""
     columns: Row = {
         name: getattr(goal, name)
         for name in SortieState.__struct_fields__
@@ -259,8 +259,8 @@ def _recreate(restore: RestoreContext, goal: SortieState) -> None:
 def restore_locks(restore: RestoreContext) -> int:
     """Take the checkpoint's locks again, each with a new lease and token; return how many.
 
-    Orphaned locks go first: the dead must not keep a file from its holder. Those who wait for one
-    come last, or they would.
+    Orphaned locks are released first: a lost agent must not keep a file from its holder. Agents
+    that wait for a lock are served last, or they would keep a file from its holder, too.
     """
     _name_orphans_that_ended(restore)
     freed = _release_orphans(restore)
@@ -272,9 +272,9 @@ def restore_locks(restore: RestoreContext) -> int:
 
 
 class _LockState(msgspec.Struct, frozen=True):
-    """What locks meet that are restored: who has left, and the active locks by their targets.
+    """What restored locks meet: the agents that have left, and the active locks by target.
 
-    ``active`` is None where some lock is on a directory or a pattern: then each is looked up.
+    ``active`` is None if any lock is on a directory or a pattern: then each target is looked up.
     """
 
     gone: frozenset[str]
@@ -282,7 +282,7 @@ class _LockState(msgspec.Struct, frozen=True):
 
 
 def _lock_state(restore: RestoreContext, wanted: Sequence[Lock]) -> _LockState:
-    """Read what is to be known before locks of the checkpoint are restored, for all at once."""
+    """Read, for all locks together, what has to be known before they are restored."""
     owners = sorted({restore.new_owner(then.held_by) for then in wanted})
     paths = sorted({key_of_lock(then) for then in wanted})
     gone = set[str]()
@@ -327,7 +327,7 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
         warn(f"Lock not restored: {name} ({owner} has left the fleet)")
         return False
     if _has_foreign_key(restore, path):
-        # Its key means no file any more: only its holder's word is left.
+        # Its key names no file any more: only the name that its holder gave is left.
         why = f"the store was moved since; {owner} can lock it again"
         warn(f"Lock not restored: {then.file} ({why})")
         return False
@@ -345,7 +345,7 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
     held = [row for row in _holders(restore, now, claim.target) if _stands(row, claim, then)]
     own = next((row for row in held if row["held_by"] == owner), None)
     if own is not None and restore.repeated:
-        return True  # its token was handed out in a briefing a moment ago, and stays good
+        return True  # its token was in a briefing a moment ago, and stays valid
     ours = (owner, then.held_by, restore.undone_successor(then.held_by))
     others = [row for row in held if row["held_by"] not in ours]
     if others and not restore.request.force_locks:
@@ -371,9 +371,9 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
 
 
 def _stands(row: Row, claim: leases.LeaseRequest, then: Lock) -> bool:
-    """Whether an active lock is the one that a checkpoint has, or keeps it from being restored.
+    """Return whether an active lock is the checkpoint's own, or prevents its restoration.
 
-    What its owner has locked beside it stays.
+    Other locks of its owner stay.
     """
     same = target_of(row) == claim.target
     if row["held_by"] == claim.agent_id:
@@ -382,7 +382,7 @@ def _stands(row: Row, claim: leases.LeaseRequest, then: Lock) -> bool:
 
 
 def _note_other(restore: RestoreContext, then: Lock, owner: str, held: Row, name: str) -> None:
-    """Note that another agent holds what a checkpoint would give back."""
+    """Report that another agent holds a lock that the checkpoint would give back."""
     if held["held_by"] != restore.request.agent_id:
         _note_conflict(restore, then, owner, held, name)
         return
@@ -392,9 +392,9 @@ def _note_other(restore: RestoreContext, then: Lock, owner: str, held: Row, name
 
 
 def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
-    """Whether nobody asks for a file by such a key any more: it is of a store before this one.
+    """Return whether a key comes from a store before this one, so that nobody uses it any more.
 
-    A store can be moved to a server that several share, and back.
+    A store can be moved to a server that several daemons share, and back.
     """
     if restore.ctx.shared:
         return key.startswith("/")
@@ -405,7 +405,7 @@ def _has_foreign_key(restore: RestoreContext, key: str) -> bool:
 
 
 def _note_expiry(restore: RestoreContext, then: Lock, owner: str, name: str) -> None:
-    """Say that a lease ran out; nobody else holds the file, so its holder gets it all the same."""
+    """Report an expired lease; nobody else holds the file, so its holder gets it anyway."""
     end = then.expires_at or iso(to_ms(then.acquired_at) + then.timeout_ms)
     if end <= restore.ctx.now:
         restore.report.warnings.append(f"Lock expired: {name} (was held by {then.held_by})")
@@ -423,7 +423,7 @@ def _note_conflict(restore: RestoreContext, then: Lock, owner: str, held: Row, n
 
 
 def _name_orphans_that_ended(restore: RestoreContext) -> None:
-    """Say which files lost agents held until their grace was over, since the last recovery."""
+    """Report the files that lost agents held until their grace ended, since the last recovery."""
     for row in restore.tx.all(
         "SELECT file, normalized_path, held_by FROM locks"
         " WHERE mission_id = :mission AND status = 'expired' AND orphaned_at > coalesce("
@@ -438,9 +438,9 @@ def _name_orphans_that_ended(restore: RestoreContext) -> None:
 
 
 def _release_orphans(restore: RestoreContext) -> list[Target]:
-    """Release what lost agents of the mission hold and the checkpoint does not give back.
+    """Release locks of the mission's lost agents that the checkpoint does not give back.
 
-    Return what came free.
+    Return the targets that became free.
     """
     tx, ctx = restore.tx, restore.ctx
     kept = {(key_of_lock(lock), lock.held_by) for lock in restore.checkpoint.active_locks}
@@ -463,7 +463,7 @@ def _release_orphans(restore: RestoreContext) -> list[Target]:
 
 
 def restore_mail(restore: RestoreContext) -> int:
-    """Queue the checkpoint's messages again; return how many the recovery put in queues."""
+    """Queue the checkpoint's messages again; return how many the recovery queued."""
     for message in restore.checkpoint.pending_messages:
         if message.delivered:
             continue
@@ -477,7 +477,7 @@ def restore_mail(restore: RestoreContext) -> int:
 
 def _requeue(restore: RestoreContext, message: PendingMessage, agent_id: str) -> bool:
     tx = restore.tx
-    # Also a take-over of long ago: who has taken the work over has the messages too.
+    # Any earlier take-over counts: the successor has the messages too.
     recipient = mailbox.mail_reader(tx, restore.new_owner(agent_id))
     row = tx.one("SELECT * FROM messages WHERE id = :id", id=message.id) or _repost(
         restore, message
@@ -505,7 +505,7 @@ def _delivery(restore: RestoreContext, message_id: str, agent_id: str) -> str | 
 
 
 def _repost(restore: RestoreContext, message: PendingMessage) -> Row:
-    """Write a message back that the store has lost."""
+    """Write back a message that the store has lost."""
     columns: Row = {
         "id": message.id,
         "seq": restore.checkpoint.seq,

@@ -1,7 +1,7 @@
-"""Roll-forward: a mission whose newest checkpoint file is ahead of its rows gets that file's state.
+"""Roll-forward: brings a mission that is behind its newest checkpoint file to that file's state.
 
-The daemon does it by itself, with the steps of a recovery; nobody is briefed, so the mission waits
-for recovery afterwards. Finished work in the rows stays finished.
+The daemon does this by itself, with the steps of a recovery. Nobody is briefed, so the mission
+waits for recovery afterwards. Finished work in the rows stays finished.
 """
 
 from ...protocol.errors import Corrupt, Incompatible
@@ -37,19 +37,19 @@ from .undo import reopen, take_undo_checkpoint
 
 
 def finish_import(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
-    """Give a store that lies behind its files a new epoch, and counters above all in them.
+    """Give a store that is behind its files a new epoch, with counters above all in the files.
 
-    ``reached`` is how far the log is known to have come, by other means than files. Returns the
+    ``reached`` is how far the log is known to have come, from other sources than files. Returns the
     missions that are to be rolled forward, the newest first.
     """
     end = take_import_end(tx, ctx)
     drop_stale_marks(tx, ctx)
     tops = [_log_end_in(tx, kind) for kind in KINDS.values()]
-    # A record is always followed by its own event, so a log that ends where a file was taken
-    # has lost at least that one.
+    # A record's own event always follows it. A log that ends where a file was taken has lost at
+    # least that event.
     if end is not None and max(tops) >= end:
         _raise(tx, ctx, end, max(tops), reached)
-    # All of them before the first is restored: what a newer mission then takes is not dropped.
+    # All missions before the first is restored: what a newer mission then takes is not dropped.
     for mission_id in to_roll_forward(tx, ctx, "behind"):
         mission, restore = _restore_context(tx, ctx, mission_id)
         if restore is not None and mission["status"] in OPEN_MISSION:
@@ -60,7 +60,7 @@ def finish_import(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
 
 
 def _log_end_in(tx: Tx, kind: RecordKind) -> int:
-    """Return how far the records of a noun say that the log reached; less than any if they do not.
+    """Return how far the log reached as records of a kind know it; below any if none knows.
 
     A checkpoint of old may have no place in a log, and says 0. A snapshot says that of the first.
     """
@@ -69,7 +69,7 @@ def _log_end_in(tx: Tx, kind: RecordKind) -> int:
 
 
 def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
-    # Tokens that were granted after the newest file was written stand in no file.
+    # No file holds the tokens that were granted after the newest file was written.
     highest = tx.value("SELECT value FROM counters WHERE name = 'fencing'") or 0
     begin_epoch(tx, ctx, max(top, reached), highest + TOKENS_UNSEEN, "files")
     what = "was rolled back or replaced by an older copy" if end else "was lost"
@@ -81,7 +81,7 @@ def _raise(tx: Tx, ctx: Context, end: int, top: int, reached: int) -> None:
 
 
 def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
-    """Bring a mission that waits for it to its newest checkpoint; one that has ended stays so."""
+    """Roll a marked mission forward to its newest checkpoint; an ended mission stays ended."""
     there = "SELECT 1 AS there FROM missions WHERE id = :id"  # neither deleted nor forgotten since
     if not unmark(tx, ctx, mission_id) or not tx.exists(there, id=mission_id):
         return
@@ -101,9 +101,9 @@ def roll_forward(tx: Tx, ctx: Context, mission_id: str) -> None:
 
 
 def _restore_context(tx: Tx, ctx: Context, mission_id: str) -> tuple[Row, RestoreContext | None]:
-    """Return a mission, and what catching it up starts from: its newest checkpoint.
+    """Return a mission, and the context for rolling it forward to its newest checkpoint.
 
-    One that would undo something counts only if there is no other; a damaged row does not.
+    An undo checkpoint counts only if there is no other; a damaged row does not count.
     """
     mission = find(tx, "mission", mission_id)
     damaged: list[str] = []
@@ -142,10 +142,9 @@ def _restore(restore: RestoreContext, mission: Row) -> None:
 
 
 def _drop_ended(restore: RestoreContext) -> None:
-    """End what the old rows still have and the checkpoint, taken later, has not.
+    """End locks and deliveries in the old rows that the later checkpoint does not have.
 
-    Otherwise a message that was delivered would be delivered again, and a file that was given back
-    would stay locked.
+    Otherwise a delivered message would be delivered again, and a released file would stay locked.
     """
     tx, ctx, then = restore.tx, restore.ctx, restore.checkpoint
     later = [
@@ -154,7 +153,7 @@ def _drop_ended(restore: RestoreContext) -> None:
     ]
     holders = {(target, held_by) for target, held_by, _ in later}
     exclusive_files = {target: held_by for target, held_by, mode in later if mode == "exclusive"}
-    # Nearly always none: only these have to be compared with each lock.
+    # Nearly always empty: only these have to be compared with each lock.
     others = [each for each in later if each[0].directory is not None or each[2] == "shared"]
     for row in tx.all("SELECT * FROM locks WHERE status = 'active'"):
         target, holder = target_of(row), row["held_by"]
@@ -183,7 +182,7 @@ def _drop_ended(restore: RestoreContext) -> None:
 
 
 def _set_mission(restore: RestoreContext) -> None:
-    """Give the mission's row what the checkpoint knows of it, and its last activity."""
+    """Set the mission's row, and its last activity, to what the checkpoint knows."""
     ctx, then = restore.ctx, restore.checkpoint
     last = then.recovery_context.last_activity_at or then.timestamp
     columns: Row = {

@@ -1,7 +1,7 @@
 """States of a recovery: pending since its mission fell silent, briefed, resumed or unconfirmed.
 
-The log makes the step to ``resumed``, at the first activity; an agent whose session moves to
-another mission goes on there.
+The log makes the step to ``resumed`` at the first activity. An agent whose session moves to another
+mission continues there.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from ..core.sql import inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
 from ..liveness.silence import last_activity, silence_ms, silent_rows
 
-# Whoever was briefed may have gone on, and word of it be on its way still.
+# The briefed agent may have continued, and its activity may not have arrived yet.
 BRIEFED_OUT_OF_TOUCH = (
     "EXISTS (SELECT 1 FROM agents briefed WHERE briefed.id = recoveries.agent_id"
     f" AND {unreachable('briefed')})"
@@ -34,7 +34,7 @@ BRIEFED_OUT_OF_TOUCH = (
 
 
 def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
-    """Say once that a mission fell silent, if it did, and let it wait for recovery."""
+    """Report once that a mission fell silent, if it did, and let it wait for recovery."""
     limit = ctx.config.detection.threshold_ms
     rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=mission_id)
     if not rows:
@@ -66,9 +66,9 @@ def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
 
 
 def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
-    """Return the newest checkpoint; one is taken unless that is good and nothing was done since.
+    """Return the newest checkpoint, or take one if the newest is unreadable or outdated.
 
-    The state is still here: one that cannot be read is no reason to go back to the one before.
+    The state is still here: an unreadable checkpoint is no reason to go back to an older one.
     """
     newest = checkpoints.latest_row(tx, mission["id"])
     if newest and not checkpoints.outdated(newest, mission):
@@ -81,7 +81,7 @@ def _usable_checkpoint(tx: Tx, ctx: Context, mission: Row) -> str:
 
 
 def make_pending(tx: Tx, ctx: Context, mission_id: str, checkpoint_id: str) -> str:
-    """Note that a mission waits for recovery from a checkpoint; one waits at a time."""
+    """Record that a mission waits for recovery from a checkpoint; only one waits at a time."""
     waiting = tx.one(
         "UPDATE recoveries SET checkpoint_id = :checkpoint WHERE mission_id = :mission"
         " AND state = 'pending' RETURNING id",
@@ -112,7 +112,7 @@ def make_pending(tx: Tx, ctx: Context, mission_id: str, checkpoint_id: str) -> s
 def make_briefed(
     tx: Tx, ctx: Context, request: RecoveryRestore, mission_id: str, **restored: str | None
 ) -> str:
-    """Note that a prompt was handed out, and return the recovery: the one that waited, or a new.
+    """Record that a prompt was handed out; return the recovery that waited, or a new one.
 
     ``restored`` is the checkpoint that was used, the one that would undo it, and what was taken
     over.
@@ -145,7 +145,7 @@ def make_briefed(
 
 
 def confirm_moved_agents(tx: Tx, ctx: Context, mission_id: str, agents: Sequence[str]) -> None:
-    """Note that agents who were briefed here go on in another mission: nobody waits for them."""
+    """Record that agents who were briefed here continue elsewhere: nobody waits for them."""
     for row in tx.all(
         "UPDATE recoveries SET state = 'resumed', resumed_at = :now WHERE mission_id = :mission"
         " AND state <> 'resumed' AND state <> 'pending'"

@@ -1,4 +1,4 @@
-"""Undo: going back and being able to go forward again, ended missions and repetition included."""
+"""Undo: going back and forward again, also for ended missions and repeated recoveries."""
 
 from ...protocol.errors import InvalidState
 from ...protocol.records import Checkpoint, SortieState
@@ -14,7 +14,7 @@ from .restore_context import RestoreContext
 
 
 def reopen(restore: RestoreContext, mission: Row) -> None:
-    """Refuse a finished mission; with ``rewind`` it goes on from the checkpoint."""
+    """Refuse an ended mission; with ``rewind``, reopen it from the checkpoint."""
     if mission["status"] in OPEN_MISSION:
         _close_again(restore)
         return
@@ -25,7 +25,7 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
             status=mission["status"],
         )
     if restore.repeated and restore.request.checkpoint_id:
-        return  # this checkpoint has just ended it, and twice is the same as once
+        return  # this checkpoint has just ended it: repeating that changes nothing
     if not restore.request.rewind:
         raise InvalidState(
             f"Mission {mission['id']} was {ended_as(mission)} at {mission['completed_at']}.",
@@ -52,7 +52,7 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
 
 
 def _close_again(restore: RestoreContext) -> None:
-    """Put back the end of a mission whose rewinding is undone: its checkpoint has to be named."""
+    """End a mission again when its rewind is undone; the request has to name the checkpoint."""
     known = restore.checkpoint.mission
     named = restore.request.checkpoint_id is not None
     if restore.repeated:
@@ -74,7 +74,7 @@ def _close_again(restore: RestoreContext) -> None:
 def _closed_reason(checkpoint: Checkpoint) -> ClosedReason:
     """Return why the mission of a checkpoint was closed when it was taken.
 
-    One that does not say so is of before it was kept: there, only this says whose end it was.
+    An older checkpoint does not record the reason: there, only its creator and details tell.
     """
     known = checkpoint.mission
     if known is not None and known.closed_reason is not None:
@@ -84,7 +84,7 @@ def _closed_reason(checkpoint: Checkpoint) -> ClosedReason:
 
 
 def already_recovered(restore: RestoreContext, mission: Row) -> bool:
-    """Whether the same was done just now; the second of two at once is told who was first."""
+    """Return whether the same recovery has just taken place; if so, report who was first."""
     last = restore.tx.one(
         "SELECT * FROM recoveries WHERE mission_id = :id AND briefed_at IS NOT NULL"
         " ORDER BY seq DESC LIMIT 1",
@@ -104,9 +104,9 @@ def already_recovered(restore: RestoreContext, mission: Row) -> bool:
 def take_undo_checkpoint(
     restore: RestoreContext, state: State, *, hands_over: bool = False
 ) -> str | None:
-    """Return the checkpoint that would undo the recovery; one that equals it need not be taken.
+    """Return the checkpoint that would undo the recovery; an equal newest one is reused.
 
-    ``state`` is what is there. None when that equals what is restored and nothing of it goes to
+    ``state`` is the present state. None when it equals the restored state and no part of it goes to
     another agent: there is nothing to undo.
     """
     mission, digest = state.mission, state.digest()
@@ -117,7 +117,7 @@ def take_undo_checkpoint(
     if restored == digest and not ended and not hands_over:
         return None
     newest = checkpoints.latest_row(restore.tx, mission["id"], undo=True, columns=checkpoints.HEAD)
-    # A mission that was reopened has changed, also when it was reopened from its own end.
+    # A reopened mission has changed, even if it was reopened from its own end.
     if newest and newest["state_digest"] == digest and newest["id"] != restore.checkpoint.id:
         return str(newest["id"])
     reason = Reason(
@@ -133,10 +133,10 @@ def take_undo_checkpoint(
 def keep_restored_state(
     restore: RestoreContext, mission: Row, sorties: list[SortieState], *, hands_over: bool
 ) -> None:
-    """Take a checkpoint of what an older one, or an undo checkpoint, restored.
+    """Take a checkpoint of the state that an older checkpoint or an undo checkpoint restored.
 
-    Otherwise the next recovery would go to the newer one that was just left, or give what went to
-    another agent back to the one who is lost. ``mission`` and ``sorties`` are as they are now.
+    Otherwise the next recovery would use the newer checkpoint that was just left, or give moved
+    work back to the lost agent. ``mission`` and ``sorties`` are as they are now.
     """
     newest = checkpoints.latest_row(restore.tx, restore.mission_id, columns=checkpoints.HEAD)
     rewound = restore.request.rewind and mission["last_activity_seq"] > restore.checkpoint.seq
@@ -150,7 +150,7 @@ def keep_restored_state(
         trigger="compaction",
         details=f"Recovered from {restore.checkpoint.id}",
         created_by=restore.request.requested_by,
-        # What was done after the checkpoint is undone, and must not be told as the last action.
+        # Work after the checkpoint is undone, and must not be reported as the last action.
         declared=DeclaredContext(last_action=then.last_action) if rewound else None,
         pinned=restore.checkpoint.id,
     )

@@ -1,1 +1,1 @@
-"""Sessions of agent CLIs: their agents, missions and plans; what hooks report and hear back."""
+"""Sessions of agent CLIs: their agents, missions and plans; what hooks report and get back."""

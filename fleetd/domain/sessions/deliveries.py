@@ -1,6 +1,6 @@
 """Hook deliveries: recognise retries and duplicates of two vendors, count them by harness.
 
-Deliveries are kept for a day: the spool is taken in before anything is dropped, so a retry never
+Deliveries are kept for a day. The spool is taken in before anything is dropped, so a retry never
 comes later.
 """
 
@@ -17,14 +17,14 @@ from .sightings import silent_sessions
 
 DUPLICATE_MS = 2_000
 KEPT_MS = 86_400_000
-# What a harness that nobody understands any more may tell all the same.
+# What a harness may still report when fleetd no longer understands it.
 _BOUNDS = (SessionStarted, SessionEnded, WindowUsed)
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def fingerprint(report: Report) -> str:
-    """Return what two copies of one event share, also when two vendors' formats tell it."""
+    """Return a hash that two copies of one event share, even in the formats of two vendors."""
     material = (
         report.harness,
         report.session_id,
@@ -36,11 +36,11 @@ def fingerprint(report: Report) -> str:
 
 
 def find_earlier(tx: Tx, delivery_id: str, mark: str, happened_ms: int) -> tuple[bool, int | None]:
-    """Return whether this very delivery was taken before, and the place of one like it just then.
+    """Return whether this delivery was taken before, and the place of an equal one close in time.
 
     ``mark`` is its fingerprint.
     """
-    # Not the first in descending order: to sort nothing takes longer than all the rest of it.
+    # Not the first in descending order: sorting nothing takes longer than all the rest.
     [(known, equal)] = tx.tuples(
         "SELECT (SELECT seq FROM hook_deliveries WHERE id = :id),"
         " (SELECT max(seq) FROM hook_deliveries WHERE fingerprint = :mark"
@@ -54,11 +54,11 @@ def find_earlier(tx: Tx, delivery_id: str, mark: str, happened_ms: int) -> tuple
 
 
 def is_duplicate(tx: Tx, report: Report, equal: int | None) -> bool:
-    """Whether the same event came by another way just then: settings and plugin, both installed.
+    """Return whether the event came twice, as with hooks in both the settings and a plugin.
 
-    ``equal`` is the place of one that looks the same. A tool call or a moment does not come twice.
-    What has neither is a duplicate only when nothing else came from its session in between: two
-    compactions in a row look the same.
+    ``equal`` is the place of a delivery that looks the same. A tool call or a moment does not come
+    twice. An event with neither is a duplicate only if nothing else came from its session in
+    between: two compactions in a row look the same.
     """
     calls = (getattr(happening, "call_id", None) for happening in report.happenings)
     if equal is None or report.moment is not None or any(calls):
@@ -81,7 +81,7 @@ def insert_delivery(
     happened_ms: int,
     from_spool: bool,
 ) -> None:
-    """Note a delivery, and count it; ``happened_ms`` is when the hook ran."""
+    """Record a delivery, and count it; ``happened_ms`` is when the hook ran."""
     tx.insert(
         "hook_deliveries",
         {
@@ -98,7 +98,7 @@ def insert_delivery(
 
 
 def count_unfit(tx: Tx, ctx: Context, delivery_id: str, harness: str, *, from_spool: bool) -> None:
-    """Count a payload that says nothing we know, once."""
+    """Count, only once, a payload that contains nothing we know."""
     if not tx.exists("SELECT 1 AS known FROM hook_deliveries WHERE id = :id", id=delivery_id):
         row = {"id": delivery_id, "harness": harness, "received_at": ctx.now}
         tx.insert("hook_deliveries", row)
@@ -133,7 +133,7 @@ def _count(
 
 @frees_space
 def prune_deliveries(tx: Tx, ctx: Context) -> bool:
-    """Forget deliveries of more than a day ago, some at a time; whether there were any."""
+    """Delete deliveries older than a day, in batches; return whether there were any."""
     dropped = tx.one(
         "DELETE FROM hook_deliveries WHERE id IN (SELECT id FROM hook_deliveries"
         " WHERE received_at < :old ORDER BY received_at LIMIT :limit) RETURNING id",
@@ -144,7 +144,7 @@ def prune_deliveries(tx: Tx, ctx: Context) -> bool:
 
 
 def hook_counts(tx: Tx, ctx: Context) -> list[Row]:
-    """Return the counts of every harness that was heard of, its sessions among them."""
+    """Return the counts of every known harness, with the number of its sessions."""
     sessions = by_part(tx, "sessions")
     counts = []
     for row in tx.all("SELECT * FROM hook_counts ORDER BY harness"):

@@ -59,16 +59,16 @@ from ..snapshots import triggers
 from . import handoffs, plan_sync, session_lifecycle, sessions
 from .sessions import Window, key_of
 
-# A transcript's tail tells of some hundred calls at most, with others between them.
+# A transcript's tail holds some hundred calls at most, with others between them.
 REMEMBERED_ENDS = 2_000
-# What is noted of a notification that a permission is waited for; it does not say by whom.
+# Noted for a notification that a permission is awaited; it does not tell by whom.
 REMINDER = "permission_prompt"
 OF_A_CALL = (*BEGINS_A_CALL, *ENDS_A_CALL)
-# In so many events the beginning of a turn is looked for.
+# How many events are searched for the beginning of a turn.
 TURN_EVENTS = 1_000
-# In so many, the calls that start subagents.
+# How many events are searched for calls that start subagents.
 TASK_EVENTS = 100
-# A hook that asks is no later than this after the end of the call that it asks about.
+# A hook comes at most this long after the end of the call that it asks about.
 LATE_MS = 2_000
 
 
@@ -79,8 +79,8 @@ _Told = tuple[str, dict[str, Any]]
 class HookContext(msgspec.Struct, kw_only=True):
     """What the handlers of one report share.
 
-    ``window`` and, for a subagent, ``parent``, its session's, are read once: whoever changes them
-    keeps them up. ``happened_at`` is when its hook ran, for a report that waited in the spool.
+    ``window`` and, for a subagent, ``parent`` (its session's window) are read once: code that
+    changes them updates them. ``happened_at`` is when the hook ran, for a report from the spool.
     """
 
     tx: Tx
@@ -93,13 +93,13 @@ class HookContext(msgspec.Struct, kw_only=True):
     auto_locks: bool = False
     """Whether edits take leases for the agent."""
     awaited: tuple[str, str] | None = None
-    """Who waits for a lock that keeps an edit from taking its own, and for which file."""
+    """The agent that waits for a lock on a file to be edited, and the file that it asked for."""
     met_others: bool = False
-    """Whether this hook showed that the agent changed what others did, or another work tree."""
+    """Whether this hook showed that the agent changed others' work, or another work tree."""
 
     @property
     def at(self) -> str:
-        """Return when it happened: a report that waited in the spool comes later."""
+        """Return when the hook ran: a report that waited in the spool comes later."""
         return self.happened_at or self.ctx.now
 
     @property
@@ -109,7 +109,7 @@ class HookContext(msgspec.Struct, kw_only=True):
 
     @property
     def leading_id(self) -> str:
-        """Return the agent of the session: what a subagent does is its, too."""
+        """Return the agent of the session, to which a subagent's actions belong, too."""
         return (self.parent or self.window).agent_id
 
     @property
@@ -118,7 +118,7 @@ class HookContext(msgspec.Struct, kw_only=True):
         return self.window.mission_id
 
     def append(self, *told: _Told) -> None:
-        """Append events that the agent reports together; what is not said is left out."""
+        """Append events that the agent reports together, without empty values."""
         said = [
             (kind, {name: value for name, value in data.items() if value not in (None, (), "")})
             for kind, data in told
@@ -140,8 +140,8 @@ class HookContext(msgspec.Struct, kw_only=True):
     def mission(self, title: str | None = None) -> str | None:
         """Return the open mission that the agent works in, a new one if need be.
 
-        None where none is to be made by itself. A subagent works where its session does, and is
-        never what a mission is made for: nobody would close it.
+        Returns None if missions are not created automatically. A subagent works where its session
+        does. No mission is created for a subagent, because nobody would close it.
         """
         leading = session_lifecycle.ensure_mission(
             self.tx, self.ctx, self.report.harness, self.parent or self.window, self.cwd, title
@@ -158,7 +158,7 @@ class HookContext(msgspec.Struct, kw_only=True):
         return mission_id
 
     def end(self, reason: str) -> None:
-        """Let the agent go: its session, or its task, is over."""
+        """Mark the agent gone: its session, or its task, is over."""
         cut_off = ended_with_last_boot(self.ctx, self.happened_at)
         key = key_of(self.report)
         session_lifecycle.end_session(self.tx, self.ctx, key, reason, vanished=cut_off)
@@ -166,7 +166,7 @@ class HookContext(msgspec.Struct, kw_only=True):
 
 
 def handle(hook: HookContext, *happenings: AnyHappening) -> None:
-    """Do what happenings mean; tools that failed are one boundary of the run."""
+    """Handle happenings; the failed tools among them are one boundary of the run."""
     for happening in happenings:
         if handler := _HANDLERS.get(type(happening)):
             handler(hook, happening)
@@ -177,7 +177,7 @@ def handle(hook: HookContext, *happenings: AnyHappening) -> None:
 
 
 def _is_between_turns(happening: AnyHappening) -> bool:
-    """Whether no turn is under way; not every harness tells that its user broke one off."""
+    """Return whether no turn is in progress; not every harness reports an interrupted turn."""
     ends = isinstance(happening, Paused) and not happening.reminder
     return ends or isinstance(happening, Failed | PromptSubmitted)
 
@@ -192,10 +192,10 @@ def _lock_edits(hook: HookContext, files: Sequence[str]) -> None:
 
 
 def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
-    """Do what a transcript tells; it tells the same again each time.
+    """Handle what a transcript tells; it repeats everything each time.
 
-    A plan that has not changed changes nothing. How a call ended is told once more only when it
-    was not known. What failed meanwhile comes to light at once, so it is one boundary of the run.
+    An unchanged plan changes nothing. The end of a call is recorded again only if its outcome was
+    unknown. Failures since the last time become known together: they are one boundary of the run.
     """
     happenings = list(told)
     ended = any(isinstance(each, ToolFinished) for each in happenings)
@@ -210,7 +210,7 @@ def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
 
 
 def _outcomes_known(hook: HookContext) -> frozenset[str]:
-    """Return the calls of which it is known how they ended; that a command ended is not enough."""
+    """Return the calls whose outcome is known; that a command ended is not enough."""
     rows = hook.tx.all(
         "SELECT type, data_json FROM events WHERE agent_id = :agent"
         f" AND type IN {in_sql(ENDS_A_CALL)} ORDER BY seq DESC LIMIT :most",
@@ -252,9 +252,9 @@ def _note_unapproved_plan(hook: HookContext) -> None:
 
 
 def _unapproved_plan(hook: HookContext) -> str | None:
-    """Return the plan that waits for its approval when the user does something else instead.
+    """Return the plan that awaits its approval when the user does something else instead.
 
-    Whatever the agent does after an approval ends that need first, and so does a resumed session.
+    Anything that the agent does after an approval ends that need first. So does a resumed session.
     """
     if hook.window.agent is None or hook.window.agent["needs"] != "plan_approval":
         return None
@@ -309,9 +309,9 @@ def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
 
 
 def _forget_reminder(hook: HookContext) -> None:
-    """Clear a permission of which only a reminder told, when a subagent goes on.
+    """Clear a permission that only a reminder reported, when a subagent continues.
 
-    The reminder does not say who asked. The session's own agent would keep it set for long.
+    The reminder does not tell who asked. The session's own agent would keep the need for long.
     """
     above = hook.parent.agent if hook.parent is not None else None
     if above is None or above["needs"] != "permission":
@@ -326,7 +326,7 @@ def _forget_reminder(hook: HookContext) -> None:
 
 
 def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
-    """Yield the events of a tool call that is over."""
+    """Yield the events of a finished tool call."""
     call_id, duration_ms = told.call_id, told.duration_ms
     for file in told.edited:
         yield "file_modified", {"file": file, "tool": told.tool}
@@ -366,7 +366,7 @@ def _compacting(hook: HookContext, told: Compacting) -> None:
 
 
 def take_checkpoint(hook: HookContext, mission_id: str, details: str, *, always: bool) -> None:
-    """Take a checkpoint; one that equals the newest only when it is asked for."""
+    """Take a checkpoint; one that equals the newest is taken only with ``always``."""
     tx, ctx = hook.tx, hook.ctx
     state = capture(tx, ctx, find(tx, "mission", mission_id))
     newest = latest_row(tx, mission_id, columns=HEAD)
@@ -393,7 +393,7 @@ def _window_used(hook: HookContext, told: WindowUsed) -> None:
 
 
 def _directory_changed(hook: HookContext, _told: DirectoryChanged) -> None:
-    # The mission stays: what an agent works at does not change with where it looks.
+    # The mission stays: an agent's work does not change with its directory.
     if hook.cwd is not None:
         session_lifecycle.set_directory(hook.tx, hook.agent_id, hook.cwd)
 
@@ -405,8 +405,8 @@ def _answered(message: str | None) -> list[_Told]:
 def _paused(hook: HookContext, told: Paused) -> None:
     """End the turn, unless it is known to be over.
 
-    Of a reminder the end is known, unless the turn was broken off by its user. It comes while
-    nothing is asked. Nor is it news that a turn is over which an error broke off.
+    When a reminder comes, the end is known, unless the user interrupted the turn. A reminder comes
+    while nothing is asked. The end of a turn that an error interrupted is known, too.
     """
     tx = hook.tx
     if told.reminder and not session_lifecycle.may_have_stopped(tx, hook.agent_id):
@@ -429,10 +429,10 @@ def _paused(hook: HookContext, told: Paused) -> None:
 
 
 def _goes_on(hook: HookContext, told: Paused) -> bool:
-    """Whether anything still runs when a turn is over.
+    """Return whether anything still runs after a turn.
 
-    Where no list says so, a subagent whose end was not told is over: with the turn that its user
-    broke off, else when nothing was heard of it in the whole turn.
+    Without a list of what runs, a subagent without a reported end counts as over: with the turn
+    that its user interrupted, else if it reported nothing in the whole turn.
     """
     listed = any(isinstance(each, WorkRuns) and each.whole for each in hook.report.happenings)
     began = None if told.interrupted else _turn_began(hook)
@@ -443,7 +443,7 @@ def _goes_on(hook: HookContext, told: Paused) -> bool:
 
 
 def _turn_began(hook: HookContext) -> str | None:
-    """Return when the user last spoke to the agent, None where that was too long ago."""
+    """Return when the user last spoke to the agent, None if that was too long ago."""
     row = hook.tx.one(
         "SELECT timestamp, data_json FROM events WHERE agent_id = :agent AND seq > :floor"
         " AND type = 'prompt_submitted' ORDER BY seq DESC LIMIT 1",
@@ -473,7 +473,7 @@ def _failed(hook: HookContext, told: Failed) -> None:
         agent_id=hook.agent_id, kind="api_error", name="TurnFailed", message=told.message
     )
     on_error.note(hook.tx, hook.ctx, error)
-    # The turn is over, though nobody answered.
+    # The turn is over, even without an answer.
     hook.append(("agent_paused", {}))
     text = told.said or (None if told.message == NAMELESS else told.message)
     hook.need(Need("limit" if told.limited else "failed", text, told.reset_at))
@@ -484,9 +484,9 @@ def _noted(hook: HookContext, told: Noted) -> None:
 
 
 def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
-    """Let the agent wait: no work is done, so it is no activity.
+    """Make the agent wait; no work is done, so this is no activity.
 
-    A reminder that comes too late, or of what a subagent asked for, is of nobody else's request.
+    A reminder that comes too late, or that is about a subagent's request, is about no other one.
     """
     what = REMINDER if told.reminder else "permission_request"
     late = told.beside and _is_answered(hook)
@@ -500,7 +500,7 @@ def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
 
 
 def _is_of_own_agent(hook: HookContext) -> bool:
-    """Whether a reminder can only be of the session's own agent; another's request then counts."""
+    """Return whether a reminder can only be the own agent's; confirm another's request if any."""
     tx, report = hook.tx, hook.report
     if needs.confirm_ask_of(tx, hook.ctx, report.harness, report.session_id):
         return False
@@ -516,7 +516,7 @@ def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
 
 
 def _asked(hook: HookContext, told: QuestionAsked | PlanProposed, need: Need, noted: str) -> None:
-    """Let the agent wait for an answer; a reminder that comes too late is only noted."""
+    """Make the agent wait for an answer; a reminder that comes too late is only noted."""
     if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
         hook.emit(HookNoted(what=noted, message=need.text))
     elif not (told.beside and _is_answered(hook)):
@@ -530,10 +530,10 @@ def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
 
 
 def _is_answered(hook: HookContext) -> bool:
-    """Whether the call that a hook asks about is over: its end was told before.
+    """Return whether the call that a hook asks about is over: its end was reported before.
 
-    The beginning of a call is always told before the question, so the newest word of a call is no
-    end while a question is open. Who tells no beginnings is believed.
+    The beginning of a call is always reported before the question, so the newest event of a call
+    is no end while a question is open. A harness that reports no beginnings is believed.
     """
     newest = hook.tx.all(
         "SELECT type, timestamp, data_json FROM events WHERE agent_id = :agent"
@@ -556,9 +556,9 @@ def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
 
 
 def _task_of_subagent(hook: HookContext) -> str | None:
-    """Return what a subagent that begins is to do, by the calls of its session that start one.
+    """Return the task of a subagent that begins, from its session's calls that start one.
 
-    Neither names the other: it is the first open call whose task no subagent began since has.
+    Neither names the other: it is the first open call whose task no subagent since then has.
     """
     tx, agent_id = hook.tx, hook.leading_id
     begun = tx.all(
@@ -582,7 +582,7 @@ def _task_of_subagent(hook: HookContext) -> str | None:
 
 
 def _work_runs(hook: HookContext, told: WorkRuns) -> None:
-    """Note what runs, for the session's own agent: a subagent's shells are its as well."""
+    """Record what runs, for the session's own agent: a subagent's shells count as its own."""
     running.see(hook.tx, hook.ctx, hook.leading_id, told.items, hook.at)
     still = {item.id for item in told.items}
     running.end_others(hook.tx, hook.leading_id, told.whole, still, hook.at)
@@ -595,13 +595,13 @@ def _work_ended(hook: HookContext, told: WorkEnded) -> None:
 
 
 def _still_runs(hook: HookContext, subagent: str) -> None:
-    """Note that a subagent is at work, whatever was thought of its end."""
+    """Record that a subagent is at work, even if it was thought to be over."""
     if running.reopen(hook.tx, hook.leading_id, subagent, hook.at):
         _settle(hook)
 
 
 def _settle(hook: HookContext) -> None:
-    """Say of the session's own agent whether work goes on without it, should its turn be over."""
+    """Record whether work continues without the session's own agent, should its turn be over."""
     works_on = running.runs_any(hook.tx, hook.leading_id)
     needs.settle(hook.tx, hook.ctx, hook.leading_id, hook.at, works_on=works_on)
 

@@ -1,4 +1,4 @@
-"""Hand-offs as the hooks meet them: which one a session completes, and what its agent is told."""
+"""Hand-offs as hooks see them: which one a session completes, and what its agent learns."""
 
 import re
 
@@ -39,7 +39,7 @@ def end(tx: Tx, ctx: Context, row: Row, state: str, reason: str | None = None) -
 
 
 def fail(tx: Tx, ctx: Context, row: Row, state: str, reason: str) -> None:
-    """End a hand-off whose session is there, and have its agent told that nothing moved."""
+    """End a hand-off whose session is there, and notify its agent that nothing moved."""
     end(tx, ctx, row, state, reason)
     notices.add_handover(
         tx, row["successor_id"], notices.HandoverNotice("kept", row["agent_id"], row["mission_id"])
@@ -47,7 +47,7 @@ def fail(tx: Tx, ctx: Context, row: Row, state: str, reason: str) -> None:
 
 
 def in_short(tx: Tx, agent_id: str, prompt: str) -> str:
-    """Return a prompt as it is kept: of a hand-off's first prompt, without the briefing in it."""
+    """Return a prompt as it is stored: a hand-off's first prompt loses its briefing."""
     found = _OPENING.match(prompt)
     if found is None:
         return prompt

@@ -1,4 +1,4 @@
-"""Sessions of agents as a person reopens them: the current one of each, and how it ended."""
+"""Session listing: the current session of each agent, for reopening it, and how it ended."""
 
 from ...protocol.requests.session import Ending, Place, Session, SessionList, SessionPage
 from ...protocol.timestamps import iso
@@ -9,7 +9,7 @@ from ..core.sql import LIVING, Where
 from ..core.tx import Row, Tx, WatchProcess
 from ..liveness.needs import one_line
 
-# Whoever was away for longer does not expect all that ended meanwhile to open.
+# After a longer absence, a person does not expect everything that ended meanwhile to open.
 CUT_OFF_MS = 7 * 86_400_000
 
 _LOST = "a.status = 'lost' AND a.succeeded_by IS NULL"
@@ -19,9 +19,9 @@ _VANISHED = "s.vanished = 1 AND s.last_event_at >= :since AND a.succeeded_by IS 
 def list_sessions(
     tx: Tx, ctx: Context, request: SessionList
 ) -> tuple[SessionPage, dict[str, WatchProcess]]:
-    """Return the sessions that are asked for, and the processes of their agents on this machine.
+    """Return the requested sessions, and the processes of their agents on this machine.
 
-    What their directories are now is not known here.
+    The present state of their directories is not known here.
     """
     where = Where()
     if request.agent_id is not None:
@@ -45,14 +45,14 @@ def list_sessions(
 
 
 def _agent(tx: Tx, agent_id: str) -> str:
-    """Return an agent that is known; of a subagent that of its session."""
+    """Return a known agent; for a subagent, the agent of its session."""
     return str(find(tx, "agent", leading_agent(tx, agent_id))["id"])
 
 
 def _rows(tx: Tx, ctx: Context, request: SessionList, where: Where) -> list[Row]:
-    """Return the rows of sessions by agent, one more than is asked for.
+    """Return the rows of sessions by agent, one more than requested.
 
-    Each way of asking names its own index.
+    Each kind of request uses its own index.
     """
     if request.which == "all":
         return _select(tx, where, "agents", request.limit)
@@ -100,7 +100,7 @@ def _ending(row: Row, *, living: bool) -> Ending | None:
 
 def _session(ctx: Context, row: Row, names: dict[str, str]) -> Session:
     machine = row["machine"] if not ctx.is_here(row) else ""
-    # Sessions of an earlier fleetd have nothing but their agent's directory.
+    # Sessions of an earlier fleetd have only their agent's directory.
     cwd = row["cwd"] or row["agent_cwd"]
     living = f"'{row['status']}'" in LIVING
     ended = _ending(row, living=living)

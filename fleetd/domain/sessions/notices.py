@@ -1,9 +1,8 @@
 """Notices: lines that an agent reads once, beside its briefing.
 
-Work that changed hands is remembered until a hook of the agent's can tell it. Nothing is taken back
-here: an agent whose work went to another goes on without it when it comes back. Mail and
-missions that wait are looked up. All is phrased as facts: text in the imperative can trip an
-agent's defences against injection.
+Work that changed hands is remembered until one of the agent's hooks can report it. Nothing is taken
+back here: an agent whose work went to another continues without it when it comes back. Waiting mail
+and missions are looked up. All lines are phrased as facts: imperative text can trigger an
 """
 
 from typing import Literal
@@ -27,11 +26,11 @@ TITLE_CHARS = 80
 
 
 class HandoverNotice(msgspec.Struct, frozen=True):
-    """Work went ``to`` an agent or ``from`` it; ``other`` is whose it was or is.
+    """A notice that work went ``to`` an agent or ``from`` it; ``other`` is the other agent.
 
-    When that is undone it went ``back`` from the first, and the second has it ``again``. Where a
-    hand-off did not take place, the other one has ``kept`` it.
-    ``mission_id`` is where it is, for whoever got it.
+    After an undo it went ``back`` from the first agent, and the second has it ``again``. If a
+    hand-off did not take place, the other agent has ``kept`` it. ``mission_id`` is where the work
+    is, for the agent that got it.
     """
 
     what: Literal["to", "from", "back", "again", "kept"]
@@ -39,16 +38,16 @@ class HandoverNotice(msgspec.Struct, frozen=True):
     mission_id: str | None = None
 
 
-# What need not be told while nobody has heard of what it undoes.
+# A notice is not needed if its agent has not read the notice that it undoes.
 _UNDOES = {"back": "to", "again": "from"}
 _words = msgspec.json.Decoder(list[HandoverNotice]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 def add_handover(tx: Tx, agent_id: str, word: HandoverNotice) -> None:
-    """Remember to tell an agent something, in place of an earlier word about the same other one.
+    """Store a notice for an agent, in place of an earlier one about the same other agent.
 
-    What went back before its agent heard of it needs no word at all.
+    Work that went back before its agent read about it needs no notice at all.
     """
     known = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
     before = _words(known) if known else []
@@ -68,7 +67,7 @@ def add_handover(tx: Tx, agent_id: str, word: HandoverNotice) -> None:
 
 
 def drop_handover(tx: Tx, agent_id: str, other: str) -> None:
-    """Forget what an agent was to be told about another one: it knows."""
+    """Drop an agent's notice about another one, because it knows already."""
     known = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
     words = [each for each in _words(known or "[]") if each.other != other]
     tx.run(
@@ -81,7 +80,7 @@ def drop_handover(tx: Tx, agent_id: str, other: str) -> None:
 
 
 def take_handovers(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
-    """Return the lines that an agent is to read now, none where there is nothing to tell."""
+    """Take the lines that an agent is to read now, none if there are no notices."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_KEY + agent_id)
     words = _words(row["value"]) if row else []
     lines = (_LINES[word.what](tx, ctx, agent_id, word) for word in words)

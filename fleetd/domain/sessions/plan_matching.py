@@ -1,4 +1,4 @@
-"""Plan matching: which item of a harness's plan is which of the plan before.
+"""Plan matching: pairs each item of a harness's plan with an item of the previous plan.
 
 Harnesses send their whole list each time, mostly without ids, and reword items as they go.
 """
@@ -12,25 +12,25 @@ import msgspec
 from ...harness.report import PlanItem
 from ...protocol.display import short
 
-# More than any plan that somebody follows; what comes after them is passed over.
+# More than any plan that somebody follows; the items after them are skipped.
 MOST_ITEMS = 1_000
-# A title holds no more; what an item says beyond it is not told apart.
+# A title holds no more; text beyond it does not distinguish items.
 TEXT_CHARS = 500
-# How many items of before are looked at for one that was reworded: the cost stays linear.
+# How many earlier items are tried for a reworded one, so that the cost stays linear.
 _WINDOW = 3
 
 
-# What an item bears instead of a status after a recovery changed its sortie: the plan is to be
-# heard again. One that is back had been dropped before.
+# The status of an item after a recovery changed its sortie: the plan's next word counts. An item
+# that is back had been dropped before.
 BACK = "back"
 DIRTY = ("", BACK)
 
 
 class KnownItem(msgspec.Struct, kw_only=True):
-    """An item as the plan told it last, and its sortie.
+    """An item as the plan last reported it, and its sortie.
 
-    ``told`` is the status it had in the plan, or one of ``DIRTY``. ``made`` says that the plan
-    made the sortie, and may take it away.
+    ``told`` is its status in the plan, or one of ``DIRTY``. ``made`` means that the plan made the
+    sortie, and may remove it.
     """
 
     sortie_id: str
@@ -42,9 +42,9 @@ class KnownItem(msgspec.Struct, kw_only=True):
 
 
 def items_of_list(items: Sequence[PlanItem]) -> tuple[list[PlanItem], int]:
-    """Return what a whole list names, and how many items were too many.
+    """Return the items of a whole list, and how many items were too many.
 
-    What a list says is dropped is not named. A second item with an id of another is one without.
+    Items that the list marks as dropped are left out. A second item with the same id loses its id.
     """
     named: list[PlanItem] = []
     ids: set[str] = set()
@@ -60,7 +60,7 @@ def items_of_list(items: Sequence[PlanItem]) -> tuple[list[PlanItem], int]:
 
 
 def items_of_updates(items: Sequence[PlanItem]) -> list[PlanItem]:
-    """Return what a partial list says: the last word about each id, the last text it gave."""
+    """Return the items of a partial list: the last status for each id, and the last text given."""
     said: dict[Hashable, PlanItem] = {}
     for number, item in enumerate(items[:MOST_ITEMS]):
         text = short(item.text, TEXT_CHARS)
@@ -75,11 +75,11 @@ def items_of_updates(items: Sequence[PlanItem]) -> list[PlanItem]:
 def match_whole_list(
     before: Sequence[KnownItem], named: Sequence[PlanItem]
 ) -> list[KnownItem | None]:
-    """Return for each item of a whole list the item of before that it is; ``before`` in order.
+    """Return, for each item of a whole list, the earlier item that it is; ``before`` in order.
 
-    By the harness's id, else by text, else by place with similar text. Of items with one text
-    those that stand as they stood come first, so that a finished one that left takes no open one
-    with it.
+    Items match by the harness's id, else by text, else by place with similar text. Of items with
+    one text, those with an unchanged status come first, so that a finished item that left takes no
+    open one with it.
     """
     match = _Match(before, named)
     match.by_id()
@@ -90,9 +90,9 @@ def match_whole_list(
 
 
 def match_updates(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> list[KnownItem | None]:
-    """Return for each item of a partial list the one it is: by id, else an open one by its text.
+    """Return the match of each item of a partial list: by id, else an open item by its text.
 
-    Two tasks of one text have two ids: where both have one, only the ids count.
+    Two tasks of one text have two ids: if both items have an id, only the ids count.
     """
     match = _Match(before, named)
     match.by_id()
@@ -115,7 +115,7 @@ def _as_named(item: PlanItem) -> Hashable:
 
 
 def _lasting(item: PlanItem) -> bool:
-    """Whether an item may be known by its text: what is dropped by its id is dropped once."""
+    """Return whether an item may match by text: one dropped by its id is dropped once."""
     return not (item.status == "dropped" and item.id)
 
 
@@ -124,16 +124,16 @@ def _open(told: KnownItem) -> Hashable:
 
 
 def is_new_under_old_id(told: KnownItem, item: PlanItem) -> bool:
-    """Whether a harness uses the id of an item that is over for another one."""
+    """Return whether a harness reuses the id of a finished item for another one."""
     over = told.told in ("completed", "dropped") and item.status != told.told
     return over and bool(item.text) and not is_similar(told.text, item.text)
 
 
 def is_similar(one: str, other: str) -> bool:
-    """Whether two texts share at least half of their words, in any order.
+    """Return whether two texts share at least half of their words, in any order.
 
-    Who rewords a step keeps its nouns and adds words around them; comparing letters would take
-    the square of their number, and find ``add`` and ``dad`` alike.
+    A reworded step keeps its nouns and gets words around them. Comparing letters would take the
+    square of their number, and find ``add`` and ``dad`` alike.
     """
     mine, theirs = normalized(one).split(), normalized(other).split()
     shared = (Counter(mine) & Counter(theirs)).total()
@@ -141,12 +141,12 @@ def is_similar(one: str, other: str) -> bool:
 
 
 def normalized(text: str) -> str:
-    """Return a text as it is compared: without case and without more than one space."""
+    """Return a text for comparison: without case and without more than one space."""
     return " ".join(text.casefold().split())
 
 
 class _Match:
-    """Items and what was found for them so far; nothing of before is taken twice."""
+    """Items and their matches so far; no earlier item is matched twice."""
 
     def __init__(self, before: Sequence[KnownItem], named: Sequence[PlanItem]) -> None:
         self._before, self._named = before, named
@@ -168,7 +168,7 @@ class _Match:
     def by(
         self, of_told: Callable[[KnownItem], Hashable], of_item: Callable[[PlanItem], Hashable]
     ) -> None:
-        """Pair what is left and equal, in order; a key that is false is no key."""
+        """Pair remaining items with equal keys, in order; a false key is no key."""
         waiting: dict[Hashable, deque[KnownItem]] = defaultdict(deque)
         for told in self._before:
             if told.sortie_id not in self._taken and (key := of_told(told)):
@@ -178,9 +178,9 @@ class _Match:
                 self._pair(index, equal.popleft())
 
     def by_place(self) -> None:
-        """Pair what is left with the first similar one behind the one of the item before.
+        """Pair remaining items with the first similar one after the match of the item before.
 
-        Never a finished one with an open one: that is other work in similar words.
+        A finished item never matches an open one: that is other work in similar words.
         """
         left = [
             index for index, told in enumerate(self._before) if told.sortie_id not in self._taken

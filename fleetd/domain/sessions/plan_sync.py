@@ -1,8 +1,8 @@
 """Plan syncing: a harness's own plan becomes the sorties of its agent.
 
-A plan speaks when it changes: what it repeats is not heard, so that nobody's word about a sortie is
-taken back by a list that is sent again. Progress never overshoots on the way from one list to the
-next: what is added, opened again or dropped comes before what is completed.
+Only the changes of a plan count: a list that is sent again must not take back what others said
+about a sortie. Progress never overshoots on the way from one list to the next: additions,
+reopenings and removals come before completions.
 """
 
 from collections import defaultdict, deque
@@ -37,9 +37,9 @@ from .plan_matching import (
 
 
 def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Planned) -> None:
-    """Bring a mission's sorties in line with the plan of an agent; one that is over stays as it is.
+    """Bring a mission's sorties in line with an agent's plan; an ended mission stays unchanged.
 
-    The texts of the plan must have lost their secrets already.
+    The texts of the plan must be free of secrets already.
     """
     status = tx.value("SELECT status FROM missions WHERE id = :id", id=mission_id)
     if status not in OPEN_MISSION:
@@ -76,7 +76,7 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
 class _Step(msgspec.Struct):
     """An item as it was before, and as the plan has it now.
 
-    ``fresh`` says that no item stood for its sortie until now.
+    ``fresh`` means that no item had its sortie until now.
     """
 
     was: KnownItem
@@ -85,12 +85,12 @@ class _Step(msgspec.Struct):
 
     @property
     def moves(self) -> bool:
-        """Whether the plan says something new of how far the sortie is."""
+        """Return whether the plan reports new progress of the sortie."""
         return self.fresh or self.was.told != self.now.told
 
     @property
     def changed(self) -> bool:
-        """Whether the plan says anything new of the item."""
+        """Return whether the plan reports anything new about the item."""
         return self.fresh or self.was != self.now
 
 
@@ -109,13 +109,13 @@ class _Plan:
         *,
         whole: bool,
     ) -> list[_Step]:
-        """Find a sortie for every item: its own, one that waits for somebody, or a new one."""
+        """Find a sortie for every item: its own, a free one, or a new one."""
         steps: list[_Step] = []
         room = MOST_ITEMS if whole else MOST_ITEMS - len(before)
         end = 0 if whole else max((told.position for told in before), default=-1) + 1
         for number, (item, known) in enumerate(stays):
             told = known
-            # It has its sortie still, or somebody removed that and nothing new is said.
+            # It has its sortie still, or somebody removed that and the plan reports nothing new.
             fresh = known is None or not (
                 known.told == item.status or self._row(known.sortie_id) is not None
             )
@@ -134,7 +134,7 @@ class _Plan:
         return steps
 
     def tie(self, links: Sequence[PlanLink]) -> None:
-        """Let sorties depend on others as the plan says; what would be a cycle is passed over."""
+        """Set dependencies between sorties from the plan; links that close a cycle are skipped."""
         rows = self._tx.tuples(
             "SELECT p.item_id, p.sortie_id FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
             " AND s.mission_id = p.mission_id WHERE p.agent_id = :agent"
@@ -166,7 +166,7 @@ class _Plan:
     def _row(self, sortie_id: str) -> Row | None:
         """Return the row of a sortie of this mission.
 
-        What was finished before the session moved here stays where it was done.
+        Work that was finished before the session moved here stays in its old mission.
         """
         return self._tx.one(
             "SELECT * FROM sorties WHERE id = :id AND mission_id = :mission",
@@ -175,12 +175,12 @@ class _Plan:
         )
 
     def _in_hand(self, sortie_id: str) -> Row | None:
-        """Return the row of a sortie that is there and is not another agent's."""
+        """Return the row of a sortie that exists and is not another agent's."""
         row = self._row(sortie_id)
         return row if row and row["assigned_to"] in (None, self._agent_id) else None
 
     def _sortie_for(self, item: PlanItem, known: KnownItem | None, room: int) -> KnownItem | None:
-        """Return the sortie of an item from now on, as an item; None where there can be none."""
+        """Return a sortie for an item from now on, as an item; None if there can be none."""
         if known is not None:
             self._tx.run("DELETE FROM plan_items WHERE sortie_id = :id", id=known.sortie_id)
             item = msgspec.structs.replace(item, text=item.text or known.text)
@@ -195,7 +195,7 @@ class _Plan:
         )
 
     def bring_in_line(self, steps: Sequence[_Step], gone: Sequence[KnownItem]) -> bool:
-        """Change what the plan says is different; returns whether anything was."""
+        """Apply the changes of the plan; return whether there were any."""
         moving = [step for step in steps if step.moves]
         changed = [step for step in steps if step.changed]
         told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
@@ -217,7 +217,7 @@ class _Plan:
             self._keep(step.now)
         for step in changed:
             if step.now.item_id and (step.fresh or step.was.item_id != step.now.item_id):
-                # Harnesses use ids again: this item is the only one of its plan that goes by it.
+                # Harnesses reuse ids: this item is the only one of its plan with this id now.
                 self._tx.run(
                     "UPDATE plan_items SET item_id = NULL WHERE agent_id = :agent"
                     " AND mission_id = :mission AND item_id = :item AND sortie_id <> :sortie",
@@ -228,16 +228,16 @@ class _Plan:
                 )
         if any(step.fresh or step.was.position != step.now.position for step in changed):
             self._put_in_order()
-        # What begins comes first: the checkpoint of a milestone has it under way already.
+        # Sorties start before others complete: a milestone's checkpoint has them in progress.
         for step in moving:
             self._start(step.now)
         for step in moving:
             self._complete(step.now)
 
     def _go_back(self, step: _Step) -> None:
-        """Open again what the plan had over or under way and has to do now.
+        """Reopen a sortie that the plan had finished or in progress and has to do now.
 
-        What somebody else closed stays closed.
+        A sortie that somebody else closed stays closed.
         """
         row = self._in_hand(step.now.sortie_id)
         if row is None:
@@ -253,7 +253,7 @@ class _Plan:
             sorties.assign(self._tx, self._ctx, SortieAssign(row["id"], self._agent_id))
 
     def _drop(self, told: KnownItem) -> None:
-        """Take away what the plan made and nobody began; give up what was begun and is open."""
+        """Delete a sortie that the plan made and nobody began; fail one that is in progress."""
         row = self._in_hand(told.sortie_id)
         if row and told.made and row["status"] not in CLOSED_SORTIE:
             if row["status"] in ("pending", "assigned") and not row["started_at"]:
@@ -269,7 +269,7 @@ class _Plan:
             sorties.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
 
     def _keep(self, told: KnownItem) -> None:
-        """Write down what the plan says of an item; what was another plan's item is its own now."""
+        """Store what the plan says of an item; an item of another plan becomes this plan's."""
         self._tx.run(
             "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text,"
             " status, made)"
@@ -284,7 +284,7 @@ class _Plan:
         )
 
     def _put_in_order(self) -> None:
-        """Let the sorties that the plan made follow its order, in the places that they have."""
+        """Put the sorties that the plan made in its order, within the places that they have."""
         have = self._tx.all(
             "SELECT s.id, s.position FROM plan_items p JOIN sorties s ON s.id = p.sortie_id"
             " AND s.mission_id = p.mission_id"
@@ -317,10 +317,10 @@ class _Plan:
 
 
 def invalidate_plan_items(tx: Tx, sortie_ids: Iterable[str]) -> None:
-    """Have the plan's next word about sorties count, also if it is the same as the last.
+    """Make the plan's next word about sorties count, even if it repeats the last one.
 
-    For those who change sorties behind the plan's back, such as a recovery. What the plan had
-    dropped is back then, until the plan speaks.
+    This is for code that changes sorties without the plan, such as a recovery. An item that the
+    plan had dropped is then back, until the plan's next word.
     """
     tx.many(
         "UPDATE plan_items SET status = CASE WHEN status IN ('dropped', 'back') THEN 'back'"
@@ -330,10 +330,10 @@ def invalidate_plan_items(tx: Tx, sortie_ids: Iterable[str]) -> None:
 
 
 class _FreeSorties:
-    """Sorties that an item of the plan may stand for, though the plan named none of them.
+    """Sorties that an item of the plan may take, though the plan named none of them.
 
-    They are nobody's or the agent's own: somebody made them, another agent left them, or the plan
-    dropped them. Each is given once.
+    They are unassigned or the agent's own: somebody made them, another agent left them, or the
+    plan dropped them. Each is taken once.
     """
 
     def __init__(self, tx: Tx, mission_id: str, agent_id: str) -> None:
@@ -361,8 +361,8 @@ class _FreeSorties:
     def take(self, item: PlanItem) -> KnownItem | None:
         """Return the sortie of an item from now on, as an item.
 
-        The plan's own item that comes back, by its id; else a sortie of the same text: one that is
-        over for an item that is over, else one that is open.
+        The plan's own item that comes back is first, by its id. A sortie of the same text is next:
+        a finished one for a finished item, else an open one.
         """
         row = self._by_id.get(item.id) if item.id else None
         if row and (row["id"] in self._used or is_new_under_old_id(_dropped(row), item)):
@@ -375,7 +375,7 @@ class _FreeSorties:
         if row is None:
             return None
         self._used.add(row["id"])
-        # What this plan dropped was dropped. Another sortie, which somebody began for this agent,
+        # This plan's own item was dropped. Another sortie, which somebody began for this agent,
         # does not go back because the plan names it.
         told = "dropped" if row["agent_id"] == self._agent_id else "pending"
         return msgspec.structs.replace(_dropped(row), told=told)

@@ -1,4 +1,4 @@
-"""Record one report of a hook, in one transaction: session, agent, happenings, reply due."""
+"""Hook recording: one report in one transaction, with session, agent, happenings and reply."""
 
 import msgspec
 from msgspec import field
@@ -36,19 +36,18 @@ FROM_TRANSCRIPT = (Planned, ToolFinished, Refused, WindowUsed)
 NOTES = frozenset((Noted, PermissionRequested))
 IN_PASSING = NOTES | {SessionEnded, WindowUsed, DirectoryChanged}
 _COMPACTED = SessionStarted("compact")
-# What a CLI calls it when it begins a session where it was started, or opens one again there.
+# How a CLI calls the beginning of a session where it was started, or its reopening there.
 _AT_START = ("startup", "resume")
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report led to.
+    """The result of recording a report.
 
-    ``brief`` says that the agent is due a briefing now, ``compacted`` that its window was
-    compacted, ``lines`` what else it is to be told.
-    ``awaited`` is the agent that waits for a lock on what was about to be edited, and the file
-    that it asked for. ``known`` says that all of this was recorded before; of a duplicate the agent
-    is told too.
-    ``repeated`` says that this very delivery came before.
+    ``brief`` means that the agent is due a briefing now, ``compacted`` that its window was
+    compacted; ``lines`` are other texts for it. ``awaited`` is the agent that waits for a lock on
+    what was about to be edited, and the file that it asked for. ``known`` means that all of this
+    was recorded before; for a duplicate the agent is given too. ``repeated`` means that this very
+    delivery came before.
     """
 
     known: bool = False
@@ -62,13 +61,13 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook told, and what was learned beside it.
+    """A hook's report, and what was learned in addition.
 
-    ``earlier`` are things that the transcript tells beside the events, ``cwd`` is the report's
-    directory, ``checkout`` what is checked out there as the hook runs,
-    ``wanted_agent_id`` and ``wanted_mission_id`` come from the session's environment.
-    ``happened_ms`` is when the hook ran, in ms since the Unix epoch, for one from the spool.
-    ``auto_locks`` says that edits take leases.
+    ``earlier`` are happenings from the transcript, ``cwd`` is the report's directory, and
+    ``checkout`` is what is checked out there as the hook runs. ``wanted_agent_id`` and
+    ``wanted_mission_id`` come from the session's environment. ``happened_ms`` is when the hook ran,
+    in ms since the Unix epoch, for a report from the spool. ``auto_locks`` means that edits take
+    leases.
     """
 
     delivery_id: DeliveryId
@@ -83,12 +82,12 @@ class HookDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def from_spool(self) -> bool:
-        """Whether the report waited in the spool, so that nobody reads the reply."""
+        """Return whether the report waited in the spool, so that nobody reads the reply."""
         return self.happened_ms is not None
 
 
 def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
-    """Record a report once, and say what its agent is due; its texts have no secrets any more."""
+    """Record a report once, and return what its agent is due; its texts hold no secrets."""
     report, mark = delivery.report, deliveries.fingerprint(delivery.report)
     happened = ctx.now_ms if delivery.happened_ms is None else delivery.happened_ms
     known, equal = deliveries.find_earlier(tx, delivery.delivery_id, mark, happened)
@@ -115,10 +114,10 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
 
 
 def _says_nothing(report: Report, window: Window | None) -> bool:
-    """Whether there is nothing to keep: no happening, or the end of what is not under way.
+    """Return whether there is nothing to store: no happening, or the end of what is not open.
 
-    Gemini CLI says goodbye three times when its user quits. What a harness says in passing when a
-    session is over brings it back no more either.
+    Gemini CLI reports the end three times when its user quits. What a harness reports in passing
+    after a session's end does not bring the session back either.
     """
     kinds = {
         Noted if isinstance(each, QuestionAsked | PlanProposed) and each.reminder else type(each)
@@ -139,7 +138,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
     handoff = handoffs.awaited(tx, delivery.wanted_agent_id) if new else None
     window, missed = _opened(tx, ctx, delivery, report, known, parent)
     handed = handoff is not None and _completed(tx, ctx, delivery, window, handoff)
-    if handoff is not None:  # the agent is told what became of it
+    if handoff is not None:  # the agent's notices tell what became of it
         window = sessions.window_of(tx, key)
     hook = handlers.HookContext(
         tx=tx,
@@ -151,7 +150,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
         auto_locks=delivery.auto_locks and not delivery.from_spool,
         happened_at=None if delivery.happened_ms is None else iso(delivery.happened_ms),
     )
-    # How full the window is counts for what the compaction left of it.
+    # The state comes before the transcript, whose window usage is that after a compaction.
     state = _state_by_transcript(hook)
     handlers.handle_transcript(
         hook, (each for each in delivery.earlier if isinstance(each, FROM_TRANSCRIPT))
@@ -168,7 +167,7 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
         and SessionStarted("resume") in report.happenings
         and any(each.mission_id == hook.mission_id for each in waiting)
     ):
-        # A session is resumed that was lost or silent: its mission waits for recovery.
+        # A lost or silent session is resumed: its mission waits for recovery.
         state = "lost"
     if state != window.state:
         sessions.set_window_state(tx, key, state)
@@ -176,9 +175,9 @@ def _record(tx: Tx, ctx: Context, delivery: HookDelivery, known: Window | None) 
 
 
 def _completed(tx: Tx, ctx: Context, delivery: HookDelivery, window: Window, handoff: Row) -> bool:
-    """Whether the session that has just begun completed the hand-off that awaited it.
+    """Complete the hand-off that awaited the new session; return whether it was completed.
 
-    One that begins too late is an ordinary session.
+    A session that begins too late is an ordinary session.
     """
     if window.agent_id != handoff["successor_id"]:
         return False
@@ -212,7 +211,7 @@ def _opened(
 
 
 def _parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> Window:
-    """Return the window of a subagent's session; one that was not heard of yet is opened."""
+    """Return the window of a subagent's session; an unknown session is opened."""
     above = msgspec.structs.replace(delivery.report, subagent=None, happenings=())
     known = find_window(tx, key_of(above))
     if known is not None and known.agent is not None:
@@ -221,7 +220,7 @@ def _parent(tx: Tx, ctx: Context, delivery: HookDelivery) -> Window:
 
 
 def _state_by_transcript(hook: handlers.HookContext) -> str:
-    """Return the state of the window, lost when the transcript shows what no event tells."""
+    """Return the state of the window: lost if the transcript shows what no event reported."""
     state, before = hook.window.state, hook.window.transcript_mark
     mark = hook.ctx.facts.transcript_mark
     if mark is None:
@@ -241,7 +240,7 @@ def _reply_due(
     *,
     compacted: bool,
 ) -> Recorded:
-    """Say what the reply is to hold, where a reply can hold anything."""
+    """Return what the reply is to hold, if a reply can hold anything."""
     tx, report, agent_id, mission_id = hook.tx, hook.report, hook.agent_id, hook.mission_id
     if not report.injects or delivery.from_spool:
         return Recorded(agent_id=agent_id, mission_id=mission_id, awaited=hook.awaited)
@@ -253,13 +252,13 @@ def _reply_due(
         if not wanted and compacted:
             hook.emit(BriefingMissed(reason="off"))
     if brief:
-        # What was done since the newest checkpoint must not be taken back by the recovery.
+        # The recovery must not take back what was done since the newest checkpoint.
         handlers.take_checkpoint(hook, str(mission_id), f"Before briefing {agent_id}", always=False)
     elif due:
-        # The window is as if its agent had read one.
+        # The window's state is as if its agent had read a briefing.
         sessions.set_window_state(tx, key_of(report), "briefed")
     lines = notices.take_handovers(tx, hook.ctx, agent_id) if hook.window.has_handovers else []
-    # Not a subagent's: what it reads, nobody else does.
+    # Not for a subagent: nobody else reads what it reads.
     if hook.parent is None and (hook.met_others or hook.window.met_others):
         lines += conflicts.take_notice(tx, hook.ctx, agent_id)
         lines += worktrees.take_notice(tx, agent_id)

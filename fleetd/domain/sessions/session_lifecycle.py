@@ -1,7 +1,7 @@
 """Life of a session: registering its agent, the mission it works in, its end.
 
-A session joins what somebody created for its directory, never what
-was created for another session.
+A session joins a mission that somebody created for its directory, never one that was created for
+another session.
 """
 
 from ...harness.report import (
@@ -44,7 +44,7 @@ def register_agent(
     """Register the agent of a session unless it is there already; return what it has missed.
 
     ``parent`` is a subagent's session. ``wanted`` is a mission that the session's environment
-    names; one that is over or unknown is passed over.
+    names; an ended or unknown one is skipped.
     """
     agent_id, row = window.agent_id, window.agent
     if row is not None and (_present(row, ctx, report) or _stays_replaced(row, report)):
@@ -75,7 +75,7 @@ def register_agent(
 
 
 def _present(row: Row, ctx: Context, report: Report) -> bool:
-    """Whether the agent is registered as it is: here, this session, this process, alive."""
+    """Return whether the agent is registered for this session and process, here and alive."""
     if f"'{row['status']}'" not in LIVING or row["session_id"] != report.session_id:
         return False
     pid = ctx.facts.agent_pid
@@ -84,12 +84,12 @@ def _present(row: Row, ctx: Context, report: Report) -> bool:
     return pid is None or (row["pid"], row["pid_started"]) == (pid, ctx.facts.pid_started)
 
 
-# What a session still tells when its work has gone to another agent, without going on.
+# What a session still reports after its work went to another agent, without continuing.
 _NO_RETURN = (SessionEnded, Noted, WindowUsed, DirectoryChanged, WorkEnded, WorkRuns)
 
 
 def _stays_replaced(row: Row, report: Report) -> bool:
-    """Whether an agent that has a successor only says in passing that it is there, or ends."""
+    """Return whether an agent that has a successor only reports in passing, or ends."""
     return row["succeeded_by"] is not None and all(
         isinstance(each, _NO_RETURN) or (isinstance(each, Paused) and each.reminder)
         for each in report.happenings
@@ -97,10 +97,10 @@ def _stays_replaced(row: Row, report: Report) -> bool:
 
 
 def _was_another_sessions(tx: Tx, ctx: Context, row: Row, report: Report, cwd: str | None) -> bool:
-    """Whether an agent's mission was made for an earlier session under its name.
+    """Return whether an agent's mission was made for an earlier session under its name.
 
-    A new session goes on with it only where it is, and while it is open. Where a session is resumed
-    under a new id, it is still its own.
+    A new session continues it only in its directory, and while it is open. A session that is
+    resumed under a new id still owns it.
     """
     resumed = any(SessionStarted(how) in report.happenings for how in ("resume", "compact"))
     if resumed or row["session_id"] in (None, report.session_id):
@@ -136,9 +136,9 @@ def mission_of(tx: Tx, agent_id: str) -> str | None:
 def ensure_mission(
     tx: Tx, ctx: Context, harness: str, window: Window, cwd: str | None, title: str | None
 ) -> Window:
-    """Return the window of an agent that works in an open mission; as it was where none is made.
+    """Return the window of an agent in an open mission; the window is unchanged if none is made.
 
-    ``title`` is what a new one is called: the user's first words.
+    ``title`` is the title of a new mission: the user's first words.
     """
     if window.mission_status == "pending":
         begin_mission(tx, ctx, find(tx, "mission", str(window.mission_id)))
@@ -166,7 +166,7 @@ def ensure_mission(
 
 
 def resume_mission(tx: Tx, ctx: Context, window: Window) -> Window:
-    """Open the mission again that was closed when the session ended; return the window as it is."""
+    """Reopen the mission that was closed when the session ended; return the resulting window."""
     if window.mission_id is None or window.mission_status in OPEN_MISSION:
         return window
     if not auto_mission.reopen(tx, ctx, window.mission_id):
@@ -175,7 +175,7 @@ def resume_mission(tx: Tx, ctx: Context, window: Window) -> Window:
 
 
 def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None:
-    """Let agents work in a mission, or in none."""
+    """Assign agents to a mission, or to none."""
     tx.run(
         f"UPDATE agents SET mission_id = :mission WHERE id IN ({inside_of('id', agent_ids)})",
         mission=mission_id,
@@ -185,15 +185,15 @@ def assign_mission(tx: Tx, agent_ids: list[str], mission_id: str | None) -> None
 
 
 def set_directory(tx: Tx, agent_id: str, cwd: str) -> None:
-    """Let an agent be in another directory of its machine."""
+    """Set the directory of an agent on its machine."""
     tx.run("UPDATE agents SET cwd = :cwd WHERE id = :id", id=agent_id, cwd=cwd)
     agent_changed(tx, agent_id)
 
 
 def set_waiting(tx: Tx, agent_id: str) -> None:
-    """Let an agent wait for the first prompt of its session, however long that takes.
+    """Make an agent wait for the first prompt of its session, however long that takes.
 
-    Not where an agent was lost: there nobody waits, and the mission's silence is to be noticed.
+    Not in a mission with a lost agent: nobody waits there, and its silence has to be noticed.
     """
     if tx.one(
         "UPDATE agents SET status = 'waiting' WHERE id = :id AND status = 'active' AND NOT EXISTS"
@@ -205,7 +205,7 @@ def set_waiting(tx: Tx, agent_id: str) -> None:
 
 
 def may_have_stopped(tx: Tx, agent_id: str) -> bool:
-    """Whether an agent is in the middle of a turn, as far as is known: at work, or asking."""
+    """Return whether an agent is in the middle of a turn, as far as known: at work, or asking."""
     found = tx.one(
         "SELECT id FROM agents WHERE id = :id"
         f" AND (status = 'active' OR needs IN {in_sql(MID_TURN)})",
@@ -215,7 +215,7 @@ def may_have_stopped(tx: Tx, agent_id: str) -> bool:
 
 
 def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
-    """Whether an agent may wait for a permission of which only a reminder tells.
+    """Return whether an agent may wait for a permission that only a reminder reports.
 
     It is in the middle of a turn, and no agent of its session is known to wait for one.
     """
@@ -231,9 +231,9 @@ def may_await_permission(tx: Tx, report: Report, agent_id: str) -> bool:
 
 
 def may_ask_by_reminder(tx: Tx, agent_id: str) -> bool:
-    """Whether an agent may ask something of which only a reminder tells.
+    """Return whether an agent may ask something that only a reminder reports.
 
-    Not one that waits already: what it waits for is known better.
+    An agent that waits already may not: what it waits for is known better.
     """
     found = tx.one(
         "SELECT id FROM agents WHERE id = :id AND (status = 'active' OR needs = 'background')",
@@ -243,9 +243,9 @@ def may_ask_by_reminder(tx: Tx, agent_id: str) -> bool:
 
 
 def active_subagents(tx: Tx, report: Report) -> list[str]:
-    """Return the subagents that were in a turn when that of their session ended.
+    """Return the subagents that were in a turn when their session's turn ended.
 
-    None for a subagent's own report. One that the session lists as running goes on.
+    Return none for a subagent's own report. A subagent that the session lists as running continues.
     """
     listed = [each.items for each in report.happenings if isinstance(each, WorkRuns) and each.whole]
     going_on = {item.id for items in listed for item in items}
@@ -272,7 +272,7 @@ def _subagents(tx: Tx, report: Report, which: str) -> list[Row]:
 
 @agent_process_ended.subscribe
 def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
-    """Let go the agent of an open session, as when it ends, if it has one."""
+    """End the open session of an agent whose process ended, if it has one."""
     row = tx.one(
         "SELECT harness, session_id, subagent FROM sessions"
         " WHERE agent_id = :agent AND ended_at IS NULL",
@@ -285,10 +285,10 @@ def end_session_of_agent(tx: Tx, ctx: Context, agent_id: str, reason: str) -> No
 def end_session(
     tx: Tx, ctx: Context, key: Key, reason: str, *, activity: bool = True, vanished: bool = False
 ) -> None:
-    """Let the agent of a window go, with its subagents when the session ends.
+    """Mark the agent of a window gone, with its subagents when the session ends.
 
-    The last one out closes a mission that was made for the session. It is no ``activity`` where
-    nobody said that it ended. One that ``vanished`` was not closed by its user.
+    The last agent to leave closes a mission that was made for the session. The end is no
+    ``activity`` if nobody reported it. A session that ``vanished`` was not closed by its user.
     """
     where = WHERE_KEY if key.subagent else "harness = :harness AND session_id = :session"
     params = {name: value for name, value in key.params.items() if f":{name}" in where}

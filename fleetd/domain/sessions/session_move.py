@@ -1,7 +1,7 @@
 """Session move: into the mission whose work its agent takes over, and back when that is undone.
 
-Its plan goes on there: open sorties move with their ids, and what the plan says of each. What was
-finished stays where it was done. The notes of a mission that ends go along.
+The session's plan continues there: open sorties move with their ids, and with what the plan says of
+each. Finished sorties stay where they were done. The notes of a mission that ends move along.
 """
 
 import msgspec
@@ -26,11 +26,11 @@ _OPEN = "status NOT IN ('completed', 'failed')"
 
 
 class SessionMove(msgspec.Struct, frozen=True, kw_only=True):
-    """What came along with a session.
+    """The result of a session's move.
 
-    ``left`` is the mission that it was in, if any, and ``windows`` are the agents that were.
-    ``ended`` says that it ended with the move, ``reopened`` that the one it came back to had, and
-    ``sorties`` are the rows of those that came along, as they were.
+    ``left`` is the mission that the session was in, if any, and ``windows`` are the agents that
+    moved. ``ended`` means that this mission ended with the move, ``reopened`` that the mission it
+    came back to had ended. ``sorties`` are the rows of the moved sorties, as they were.
     """
 
     left: str | None
@@ -43,9 +43,9 @@ class SessionMove(msgspec.Struct, frozen=True, kw_only=True):
 def move_in(tx: Tx, ctx: Context, agent_id: str, mission_id: str, role: Role) -> SessionMove | None:
     """Move the session of an agent into a mission, as one of that role; None if it is there.
 
-    So it is for an agent that nobody registered. A subagent works where its session does. A mission
-    that was made for the session ends, unless others live in it. A person's goes on without: only
-    what the session's plan made leaves it.
+    Also returns None for an agent that nobody registered. A subagent works where its session does.
+    A mission that was made for the session ends, unless others live in it. A person's mission
+    continues without the session: only what the session's plan made leaves it.
     """
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
     inside = "SELECT 1 AS inside FROM sessions WHERE agent_id = :id AND subagent <> ''"
@@ -74,7 +74,7 @@ def move_back(
 ) -> SessionMove | None:
     """Move the session of an agent back to the mission that it ``left``; None if it moved on.
 
-    Whatever it has in ``mission_id`` goes with it, ``but`` what was there before it came.
+    Everything that it has in ``mission_id`` goes with it, ``but`` what was there before it came.
     """
     if mission_of(tx, agent_id) != mission_id:
         return None
@@ -113,9 +113,9 @@ def _windows(tx: Tx, agent_id: str) -> list[str]:
 def _sorties_to_move(
     tx: Tx, windows: list[str], mission_id: str, *, all_of_them: bool, planned: bool
 ) -> list[Row]:
-    """Return the open sorties that go with a session: its own, ``planned`` those of its plan only.
+    """Return the open sorties that move with a session: its own; if ``planned``, only its plan's.
 
-    With ``all_of_them`` also what is nobody's.
+    With ``all_of_them``, unassigned sorties move too.
     """
     nobodys = " OR assigned_to IS NULL" if all_of_them else ""
     made = " AND id IN (SELECT sortie_id FROM plan_items WHERE made = 1)" if planned else ""
@@ -130,10 +130,10 @@ def _sorties_to_move(
 def _move_work(
     tx: Tx, ctx: Context, windows: list[str], sorties: list[Row], source: str, target: str
 ) -> None:
-    """Carry sorties, the session's plan and its locks from one mission into another.
+    """Move sorties, the session's plan and its locks from one mission into another.
 
-    The plan remembers what it said of sorties that stay behind: to repeat that a step is done
-    says nothing new.
+    The plan keeps its items of sorties that stay behind: to repeat that a step is done reports
+    nothing new.
     """
     for row in sorties:
         [moved] = tx.all(
@@ -174,10 +174,10 @@ def _move_work(
 
 
 def _end_mission(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int) -> None:
-    """End a mission whose session went on in another one: completed if nothing was open in it.
+    """End a mission whose session continues in another one: completed if nothing was open in it.
 
-    The checkpoint comes after the end, so that its file brings back no mission that goes on
-    elsewhere. Nobody does that, so it is no activity.
+    The checkpoint comes after the end, so that its file restores no mission that continues
+    elsewhere. No agent does this, so it is no activity.
     """
     open_still = tx.one(
         f"SELECT 1 AS there FROM sorties WHERE mission_id = :id AND {_OPEN} LIMIT 1", id=left["id"]

@@ -1,8 +1,8 @@
 """Sessions: which session a report belongs to, its agent's id, and its context window.
 
-A subagent is an agent of its own inside its parent's session. The states of a window in
-``sessions.context`` are ``whole``, ``compacting`` (announced), ``lost`` (compacted, nobody briefed)
-and ``briefed``, which work makes ``whole`` again. Where the mission has no briefings, a window is
+A subagent is a separate agent inside its parent's session. The states of a window in
+``sessions.context`` are ``whole``, ``compacting`` (announced), ``lost`` (compacted, not briefed)
+and ``briefed``, which work makes ``whole`` again. If the mission has no briefings, a window becomes
 ``briefed`` when it would have been.
 """
 
@@ -41,14 +41,14 @@ LONGEST_ID = 64
 
 
 def key_of(report: Report) -> Key:
-    """Return the name of the window that a report is about."""
+    """Return the key of the window that a report is about."""
     return Key(report.harness, report.session_id, report.subagent or "")
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """A window as it was read, with its agent and that agent's mission: all that a hook is about.
 
-    ``agent`` is None until it is registered.
+    ``agent`` is None until the agent is registered.
     """
 
     agent_id: str
@@ -59,21 +59,21 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     agent: Row | None
     mission_status: str | None
     trees: tuple[str | None, str | None] = (None, None)
-    """The roots of the work trees in which the session began, and in which it was heard of last."""
+    """The roots of the work trees in which the session began, and from which it last reported."""
 
     @property
     def met_others(self) -> bool:
-        """Whether the agent has not read yet that it changed what others did, or elsewhere."""
+        """Return whether the agent has not read yet that it changed others' work, or elsewhere."""
         return bool(self.agent and self.agent["met_others"])
 
     @property
     def has_handovers(self) -> bool:
-        """Whether the agent has not read yet that work changed hands."""
+        """Return whether the agent has not read yet that work changed hands."""
         return bool(self.agent and self.agent["has_handovers"])
 
     @property
     def locks_edits(self) -> bool:
-        """Whether the agent holds locks that its edits took."""
+        """Return whether the agent holds locks that its edits took."""
         return bool(self.agent and self.agent["locks_edits"])
 
     @property
@@ -82,12 +82,12 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return self.agent["mission_id"] if self.agent else None
 
     def in_mission(self, mission_id: str | None, status: str | None) -> "Window":
-        """Return the window of an agent that belongs to a mission of this status from now on."""
+        """Return the window with its agent in a mission of this status."""
         agent = self.agent and {**self.agent, "mission_id": mission_id}
         return msgspec.structs.replace(self, agent=agent, mission_status=status)
 
 
-# What hooks want to know of an agent; not when it was seen, which each of them changes.
+# What hooks read of an agent; not when it was last seen, which each hook changes.
 _AGENT = (
     "a.id, a.role, a.session_id, a.pid, a.pid_started, a.machine, a.mission_id, a.status,"
     " a.succeeded_by, a.needs"
@@ -95,7 +95,7 @@ _AGENT = (
 
 
 def find_window(tx: Tx, key: Key) -> Window | None:
-    """Return a window, None for one that nobody has heard of."""
+    """Return a window, None for an unknown one."""
     row = tx.one(
         "SELECT s.agent_id AS window_agent, s.context, s.transcript_mark, s.last_event_at,"
         " s.ended_at, s.began_in, s.worktree, m.status AS mission_status,"
@@ -123,7 +123,7 @@ def find_window(tx: Tx, key: Key) -> Window | None:
 
 
 def window_of(tx: Tx, key: Key) -> Window:
-    """Return a window that is there."""
+    """Return a window that has to exist."""
     window = find_window(tx, key)
     if window is None:
         raise AssertionError(f"a session is gone: {key}")
@@ -131,9 +131,9 @@ def window_of(tx: Tx, key: Key) -> Window:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Where a session is as it is heard of; ``begins`` where its CLI was started there just now.
+    """Where a session is when it reports; ``begins`` if its CLI was started there just now.
 
-    Without a checkout it is not known, as with a hook that waited in the spool.
+    Without a checkout this is unknown, as with a hook that waited in the spool.
     """
 
     cwd: str | None = None
@@ -141,7 +141,7 @@ class Seen(msgspec.Struct, frozen=True):
     begins: bool = False
 
 
-# Where it began is the first that is known.
+# A session began in the first work tree that is known.
 _BEGAN = "coalesce(began_in, :worktree)"
 _HERE = "cwd = :cwd, worktree = :worktree, branch = :branch, head = :head"
 
@@ -149,9 +149,9 @@ _HERE = "cwd = :cwd, worktree = :worktree, branch = :branch, head = :head"
 def open_window(
     tx: Tx, ctx: Context, key: Key, wanted: str | None, known: Window | None, seen: Seen
 ) -> Window:
-    """Return a window that is open, a new one if need be; ``wanted`` is what its agent wants to be.
+    """Return an open window, a new one if need be; ``wanted`` is the agent id that it asks for.
 
-    An ended session that is heard of again goes on under the name it had.
+    An ended session that reports again continues under its old name.
     """
     here = seen.checkout or Checkout()
     place = {
@@ -188,7 +188,7 @@ def open_window(
 
 
 def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
-    """Let the windows of a session be those of a new one, which a compaction made of it."""
+    """Give a session's windows to the new session that a compaction made of it."""
     before = Key(key.harness, previous_session_id)
     if find_window(tx, before) is not None:
         tx.run(
@@ -200,11 +200,11 @@ def rename_session(tx: Tx, key: Key, previous_session_id: str) -> None:
 
 
 def _agent_id(tx: Tx, ctx: Context, key: Key, wanted: str | None) -> str:
-    """Choose an id that no other session goes by.
+    """Choose an agent id that no other session uses.
 
-    One that was asked for is taken over from a session that has ended: who sets it wants the
-    same agent again. One that is made from a session id means that session only. An agent that
-    was registered for the process before any hook came is this session's.
+    A requested id is taken over from a session that has ended: its user wants the same agent again.
+    An id that is made from a session id means that session only. An agent that was registered for
+    the process before any hook came is this session's.
     """
     if key.subagent:
         parent = find_window(tx, Key(key.harness, key.session_id))
@@ -223,9 +223,9 @@ def _derived(harness: str, session_id: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return the first characters of a harness's own id, as far as an agent's id may hold them.
+    """Return the first characters of a harness's own id, as far as an agent id may hold them.
 
-    Where ids begin with a word for their kind (``ses_…``), it tells nothing.
+    A prefix for the kind of id (``ses_…``) tells nothing, so it is dropped.
     """
     return _NOT_IN_IDS.sub("", _KIND.sub("", name))[:SHOWN] or "unnamed"
 
@@ -236,7 +236,7 @@ def _free(tx: Tx, base: str, key: Key, *, unless_ended: bool = False) -> str:
 
 
 def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
-    """Whether another session goes by this id, or one that has not ended."""
+    """Return whether another session uses this id; with ``unless_ended``, only if it lives."""
     live = (
         " AND s.ended_at IS NULL AND EXISTS"
         f" (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.status IN {LIVING})"
@@ -253,7 +253,7 @@ def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
 
 _mark = msgspec.json.Decoder(TranscriptMark).decode
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
-# Events that tell of work; that a session began, or compacted, is none.
+# Events that show work; the beginning or compaction of a session shows none.
 _TELLING = (
     *("prompt_submitted", "command_started", "command_finished", "tool_started"),
     *("tool_finished", "tool_failed", "file_modified", "agent_answered", "error_reported"),
@@ -265,12 +265,12 @@ def window_state_after(state: str, happening: AnyHappening) -> str:
     if isinstance(happening, Compacting):
         return "compacting" if happening.certain else state
     if isinstance(happening, Compacted):
-        # Told once more after the briefing, by an event that comes later in some harnesses.
+        # Some harnesses report it again after the briefing, by a later event.
         return state if state == "briefed" else "lost"
     if isinstance(happening, SessionStarted):
         return _opened(state, happening.source)
     if isinstance(happening, PromptSubmitted) and state == "compacting":
-        # Nobody told that it was done, and a new turn has begun: the worst is assumed.
+        # Nobody reported its end, and a new turn has begun: assume the worst.
         return "lost"
     if isinstance(happening, _WORK) and state == "briefed":
         return "whole"
@@ -281,13 +281,13 @@ def _opened(state: str, source: str) -> str:
     if source == "compact":
         return state if state == "briefed" else "lost"
     if source == "resume":
-        # Its conversation is read again, so what was in it still is, and what was lost still is.
+        # The conversation is read again: what it held is still there, what was lost stays lost.
         return "lost" if state in ("compacting", "lost") else state
     return "whole"
 
 
 def set_window_state(tx: Tx, key: Key, state: str) -> None:
-    """Keep the state of a window."""
+    """Store the state of a window."""
     tx.run(
         f"UPDATE sessions SET context = :state WHERE {WHERE_KEY}",
         **key.params,
@@ -296,7 +296,7 @@ def set_window_state(tx: Tx, key: Key, state: str) -> None:
 
 
 def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
-    """Keep how full a window is, as its harness told last; None forgets it."""
+    """Store how full a window is, as its harness last reported it; None forgets it."""
     tx.run(
         f"UPDATE sessions SET window_tokens = :tokens, window_size = :size WHERE {WHERE_KEY}",
         **key.params,
@@ -308,7 +308,7 @@ def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
 def set_briefed(
     tx: Tx, ctx: Context, key: Key, delivery_id: str, told: WindowBriefed | None = None
 ) -> None:
-    """Note that the reply to a delivery holds the briefing; ``told`` is the event that says so."""
+    """Record that the reply to a delivery holds the briefing; ``told`` is the event for it."""
     row = tx.one(
         f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}"
         " RETURNING agent_id",
@@ -320,9 +320,9 @@ def set_briefed(
 
 
 def revoke_briefing(tx: Tx, ctx: Context, delivery_id: str) -> None:
-    """Have the briefing given again: the reply that held it was never read.
+    """Make the briefing due again, because the reply that held it was never read.
 
-    A delivery that is also in the spool is one whose client gave up waiting.
+    If a delivery is also in the spool, its client gave up waiting.
     """
     for row in tx.all(
         "UPDATE sessions SET context = 'lost', briefed_by = NULL WHERE briefed_by = :delivery"
@@ -338,13 +338,13 @@ def _emit(tx: Tx, ctx: Context, agent_id: str, payload: Payload) -> None:
 
 
 def has_briefings(tx: Tx, mission_id: str) -> bool:
-    """Whether hooks give the agents of a mission their briefing."""
+    """Return whether hooks give the agents of a mission their briefing."""
     found = tx.value("SELECT briefing FROM missions WHERE id = :id", id=mission_id)
     return bool(found != "off")
 
 
 def knows_work(tx: Tx, mission_id: str, agent_id: str) -> bool:
-    """Whether there is anything to tell an agent of: of a session that only began there is not."""
+    """Return whether there is work to brief an agent about: a session that only began has none."""
     return tx.exists(
         "SELECT 1 AS known FROM missions m WHERE m.id = :mission AND (m.origin <> 'session'"
         " OR m.total_sorties > 0"
@@ -361,9 +361,9 @@ def knows_work(tx: Tx, mission_id: str, agent_id: str) -> bool:
 def briefing_due(
     tx: Tx, ctx: Context, key: Key, mark: TranscriptMark | None
 ) -> tuple[str, str] | None:
-    """Return the agent and the mission of a window that was compacted, None for any other.
+    """Return the agent and the mission of a compacted window, None for any other.
 
-    ``mark`` is what its transcript looks like now. Nothing is noted: it stays due.
+    ``mark`` is the present state of its transcript. Nothing is recorded: the briefing stays due.
     """
     window = find_window(tx, key)
     if window is None or window.mission_id is None:
@@ -375,7 +375,7 @@ def briefing_due(
 
 
 def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:
-    """Whether a transcript was shortened or replaced since it was last looked at."""
+    """Return whether a transcript was shortened or replaced since it was last looked at."""
     if before is None:
         return False
     then = _mark(before)
@@ -383,7 +383,7 @@ def transcript_rewritten(before: str | None, now: TranscriptMark) -> bool:
 
 
 def set_transcript_mark(tx: Tx, key: Key, before: str | None, mark: TranscriptMark) -> None:
-    """Remember what a transcript looks like now, and its beginning as it was last known."""
+    """Store the present mark of a transcript, with its last known beginning."""
     if mark.head is None and before is not None:
         mark = msgspec.structs.replace(mark, head=_mark(before).head)
     tx.run(

@@ -1,7 +1,7 @@
-"""Names that hooks told: the last event of each kind, and what no adapter knows.
+"""Names from hooks: the last event of each kind, and names that no adapter knows.
 
-Of each harness and kind 64 names are kept, of 64 characters. What comes beyond counts under the
-empty name. Names that nobody knows are forgotten a week after they were last told.
+For each harness and kind, 64 names of 64 characters are kept. Further names count under the empty
+name. Unknown names are deleted a week after they were last reported.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ SESSIONS = 1_000
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a harness told a name, and when last (ISO 8601 UTC)."""
+    """How often a harness reported a name, and when last (ISO 8601 UTC)."""
 
     harness: str
     kind: SightingKind
@@ -68,7 +68,7 @@ def _add(tx: Tx, seen: Sighting, name: str) -> None:
 
 
 def list_sightings(tx: Tx, ctx: Context) -> list[Row]:
-    """Return every name that is kept: known events, and what was unknown within a week."""
+    """Return every stored name: known events, and names that were unknown within a week."""
     return tx.all(
         "SELECT harness, kind, name, number, last_at FROM hook_names"
         " WHERE kind = 'event' OR last_at >= :since ORDER BY harness, kind, name",
@@ -78,7 +78,7 @@ def list_sightings(tx: Tx, ctx: Context) -> list[Row]:
 
 @frees_space
 def prune_sightings(tx: Tx, ctx: Context) -> bool:
-    """Forget unknown names that were not told for a week; whether there were any."""
+    """Delete unknown names that were not reported for a week; return whether there were any."""
     dropped = tx.one(
         "DELETE FROM hook_names WHERE kind <> 'event' AND last_at < :old RETURNING name",
         old=ctx.at(-KEPT_MS),
@@ -89,10 +89,10 @@ def prune_sightings(tx: Tx, ctx: Context) -> bool:
 def silent_sessions(
     tx: Tx, ctx: Context, harness: str, told_at: str | None
 ) -> tuple[int, str | None]:
-    """Return how many sessions began since a harness told anything else, and when the first did.
+    """Return how many sessions began since a harness reported more, and when the first did.
 
-    ``told_at`` is when a session told more than its beginning or its end. Those of the last week
-    count, up to 1,000.
+    ``told_at`` is when a session last reported more than its beginning or its end. Sessions of the
+    last week count, up to 1,000.
     """
     row = tx.one(
         "SELECT count(*) AS number, min(started_at) AS since FROM (SELECT started_at FROM sessions"
