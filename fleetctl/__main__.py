@@ -14,11 +14,11 @@ def main(argv: list[str] | None = None) -> None:
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed_streams()
     if arguments[:1] == ["hook"] and arguments[1:] not in (["--help"], ["-h"]):
-        # Nothing may come before it that could fail aloud: an agent waits for this.
+        # Nothing before it may print an error: an agent waits for the hook.
         from . import hook_client
 
         hook_client.main(arguments[1:])
-    # What is imported lives as long as the process: there is no garbage to look for in it.
+    # Imported objects live as long as the process, so the collector would find no garbage in them.
     gc.disable()
     from . import cli
 
@@ -28,23 +28,23 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _end(status: int) -> None:
-    """End at once: to take the interpreter apart takes longer than all that a command imports.
+    """End immediately: tearing down the interpreter takes longer than all imports of a command.
 
-    Nothing is left to be done by then. Commands close their files, wait for their threads and
-    children, and register nothing for the end.
+    By then there is nothing left to do. Commands close their files, wait for their threads and
+    children, and register no exit handlers.
     """
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - contextlib is not imported for a hook
             stream.flush()
-        except (OSError, ValueError):  # nobody reads it, as cli.main has said
+        except (OSError, ValueError):  # nobody reads it, and cli.main has reported it
             pass
     os._exit(status)
 
 
 def _open_closed_streams() -> None:
-    """Let nothing be read from, or written to, what the caller closed.
+    """Replace the streams that the caller closed by the null device.
 
-    Else the next file that is opened, such as the socket, would have the stream's number.
+    Otherwise the next file to be opened, such as the socket, would get the stream's number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

@@ -1,7 +1,7 @@
 """Command-line arguments: what commands take, and the options that they share.
 
-Nearly all of a command's time is imports, and argparse is the longest of them: ``PlainParser``
-reads what is nothing but names and flags, ``parser`` everything else.
+Nearly all of a command's time is imports, and argparse takes the longest of them. ``PlainParser``
+reads command lines of names and flags only, ``parser`` reads everything else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Run: TypeAlias = Callable[["Namespace"], int]
 else:
-    # Annotations name them, nothing else does.
+    # Only annotations use these names.
     CommandParser = Subparsers = Run = object
 
 COMMAND = "COMMAND"
@@ -41,14 +41,14 @@ IDS = {
     "snapshot": "the snapshot's id: fleetctl snapshot list",
     "agent": "the agent's name, such as alice: fleetctl agent list",
 }
-# What argparse calls a help that nobody sees.
+# The value with which argparse hides a help text.
 SUPPRESS = "==SUPPRESS=="
 _AGE = r"([0-9]{1,6})(s|m|h|d)"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Namespace:
-    """What a command line says, an attribute for each argument."""
+    """The parsed command line, with an attribute for each argument."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.__dict__
@@ -59,13 +59,13 @@ class Namespace:
 
 
 class NotPlain(Exception):
-    """The command line has more than names and flags, or less than its command needs."""
+    """The command line has more than names and flags, or lacks what its command needs."""
 
 
 class PlainParser:
-    """A parser of names and flags, which raises NotPlain wherever argparse has to look.
+    """A parser of names and flags; raises NotPlain for anything that needs argparse.
 
-    Commands add their arguments to either, and both come to the same.
+    Commands add their arguments to either parser, and both give the same result.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class PlainParser:
         type: Any = None,  # noqa: A002 - argparse's word for it
         **_: Any,
     ) -> PlainParser:
-        """Add an argument: a flag, or one that a plain line does without."""
+        """Add an argument: a flag, or an option that a plain command line omits."""
         option = names[0].startswith("-")
         if not dest:
             long = next((name for name in names if name.startswith("--")), names[0])
@@ -110,11 +110,11 @@ class PlainParser:
         self.add_argument(*names, action="store_true")
 
     def set_defaults(self, **values: Any) -> None:
-        """Set what nobody gives."""
+        """Set values that no argument gives."""
         self._values |= values
 
     def add_mutually_exclusive_group(self, **_: Any) -> PlainParser:
-        """Add arguments that exclude each other, which argparse has to look at."""
+        """Add arguments that exclude each other, which only argparse can check."""
         self._plain = False
         return self
 
@@ -135,7 +135,7 @@ class PlainParser:
         return parser
 
     def parse(self, arguments: list[str], found: Namespace | None = None) -> Namespace:
-        """Return what a plain command line says; raises NotPlain."""
+        """Return the arguments of a plain command line; raises NotPlain."""
         found = found or Namespace()
         found.__dict__ |= self._values
         for number, word in enumerate(arguments):
@@ -160,11 +160,11 @@ class UsageError(InvalidParams):
 
 
 def with_completion(action: argparse.Action, completes: str | None) -> argparse.Action:
-    """Say what a shell completes an argument with, and return the argument.
+    """Mark what a shell completes an argument with, and return the argument.
 
-    Ids are named by their kind (``mission``) or by the part of it that a command can do something
-    with (``mission.open``): completing/candidates knows them all. Whatever has no id among its
-    values is completed by its metavar: FILE, DIR, HARNESS. An ID without a mark fails a test.
+    Ids are named by their kind (``mission``) or by the subset that a command can act on
+    (``mission.open``): completing/candidates knows them all. An argument that takes no id is
+    completed by its metavar: FILE, DIR, HARNESS. An ID without a mark fails a test.
     """
     action.completes = completes  # type: ignore[attr-defined]
     return action
@@ -183,9 +183,9 @@ def command(
 ) -> CommandParser:
     """Add a command that ends in ``run``; all that print take ``--json`` and ``--exact``.
 
-    One that does not print is given them all the same, and says what to do instead. ``details``
-    stand behind the summary in the command's own help. One that ``follows`` prints a document for
-    each thing that happens.
+    A command that does not print accepts them too, and reports what to do instead. ``details``
+    follow the summary in the command's own help. A command that ``follows`` prints a document for
+    each event.
     """
     epilog = f"examples:\n{examples}" if examples else None
     description = f"{summary} {details}".rstrip()
@@ -225,7 +225,7 @@ def whole_number(minimum: int, maximum: int | None = None) -> Callable[[str], in
 
 
 def bad_value(message: str) -> Exception:
-    """Return what argparse wants to be told of a value that is none."""
+    """Return the error that argparse expects for a wrong value."""
     from argparse import ArgumentTypeError
 
     return ArgumentTypeError(message)
@@ -285,9 +285,9 @@ def changing_options(parser: CommandParser) -> None:
 
 
 def threshold_ms() -> int | None:
-    """Return the shell's silence threshold in ms, or None when it names none.
+    """Return the shell's silence threshold in ms, or None when it sets none.
 
-    A variable of the shell does not reach a daemon that runs as a service, so it is sent along.
+    A daemon that runs as a service does not see a variable of the shell, so it is sent along.
     """
     text = os.environ.get("FLEET_ACTIVITY_THRESHOLD_MS")
     if not text:

@@ -1,6 +1,6 @@
 """The command line: from arguments to an exit status.
 
-Only the module of the command that was named is imported, and only what that command needs.
+It imports only the module of the named command, and only what that command needs.
 """
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ GROUPS = {
     },
 }
 DAILY = ("everyday", "missions", "agents", "setup")
-# Another spelling of the commands below a command: scripts use it, and no list has it.
+# Another spelling of a group of commands: scripts use it, and no list shows it.
 SPELLINGS = {"checkpoints": "checkpoint"}
-# Only programs call the first.
+# Only programs call ``hook``.
 HIDDEN = {
     "hook": "receive an event from an agent CLI",
     **{other: f"the commands below fleetctl {name}" for other, name in SPELLINGS.items()},
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()} | HIDDEN
-# What people type who know other programs, and what there is for it here.
+# Commands that people know from other programs, and what to use here instead.
 INSTEAD = {
     "undo": "every recovery takes an undo checkpoint first, and names it. To go back: fleetctl "
     "resume --checkpoint ID --rewind (fleetctl checkpoint list shows the ids)",
@@ -122,7 +122,7 @@ FOOTER = (
     "fleetctl help --all lists all commands, fleetctl help COMMAND explains one.",
     "Exit status: 0 done, 1 failed, 2 usage, 3 cancelled, 4 not found.",
 )
-# Which list shows the ids that a parameter takes.
+# The list that shows the ids for a parameter.
 LISTS = {
     **{f"{noun}_id": noun for noun in ("mission", "sortie", "agent", "lock", "snapshot")},
     **dict.fromkeys(("checkpoint_id", "before", "after"), "checkpoint"),
@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _redirect_to_null()  # the reader has enough
         return BROKEN_PIPE
     except OSError as error:
-        # Whatever the daemon did is done; only its report had no room.
+        # The daemon has done its work; only the report could not be written.
         _redirect_to_null()
         print(f"Error: The output cannot be written: {error.strerror}.", file=sys.stderr)
         return FAILED
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _redirect_to_null() -> None:
-    """Let the interpreter, which flushes once more at its end, do so where nobody looks."""
+    """Redirect stdout, which the interpreter flushes once more at its end, to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -173,7 +173,7 @@ def _refuse_undecodable(arguments: Sequence[str]) -> None:
 
 
 def _move_common_options_last(arguments: list[str]) -> list[str]:
-    """Let ``--json`` and ``--exact`` stand before the command as well as behind it."""
+    """Accept ``--json`` and ``--exact`` before the command as well as after it."""
     first = next((n for n, each in enumerate(arguments) if each not in COMMON), len(arguments))
     return [*arguments[first:], *arguments[:first]]
 
@@ -189,7 +189,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def parsed(arguments: list[str]) -> Namespace:
-    """Return what the arguments say; raises UsageError, and SystemExit after ``--help``."""
+    """Return the parsed arguments; raises UsageError, and SystemExit after ``--help``."""
     try:
         return parsed_plain(arguments)
     except NotPlain:
@@ -205,7 +205,7 @@ def parsed(arguments: list[str]) -> Namespace:
 
 
 def parsed_plain(arguments: list[str]) -> Namespace:
-    """Return what names of commands and flags say; raises NotPlain for anything else."""
+    """Return the parsed names of commands and flags; raises NotPlain for anything else."""
     parser = PlainParser()
     if not arguments or arguments[0] not in COMMANDS:
         raise NotPlain
@@ -237,7 +237,7 @@ def build_parser(arguments: Sequence[str]) -> CommandParser:
 
 
 def full_parser(prog: str = "fleetctl") -> CommandParser:
-    """Return the parser with the options of every command: what pages are made of."""
+    """Return the parser with the options of every command, from which pages are generated."""
     parser = _parser(prog)
     subparsers = parser.commands("command")
     for name in COMMANDS:
@@ -246,7 +246,7 @@ def full_parser(prog: str = "fleetctl") -> CommandParser:
 
 
 def overview(prog: str, groups: Iterable[str] = GROUPS) -> str:
-    """Return the commands of some groups with what they do, a line each."""
+    """Return the commands of some groups with their summaries, a line each."""
     lines = [f"usage: {prog} COMMAND ...", "", SUMMARY]
     for group in groups:
         lines += ["", f"{group}:"]
@@ -298,7 +298,7 @@ def _report_text(error: FleetError) -> None:
 
 
 def _escape_unencodable() -> None:
-    """Let a character that the terminal's encoding lacks come out escaped, not as a traceback."""
+    """Escape characters that the terminal's encoding lacks, instead of ending in a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -25,15 +25,15 @@ from .output import console
 if TYPE_CHECKING:
     from fleetd.config import Loaded
 
-# How the key of a lock begins, which is the same on every machine.
+# How the key of a lock begins that is the same on every machine.
 LOCK_KEY_PREFIXES = ("project:", "machine:")
 
 
 def lock_target(named: str, directory: str, *, pattern: bool = False) -> dict[str, Any]:
-    """Return the fields of a request that say what is to be locked: its file, or its pattern.
+    """Return the fields of a request that name what to lock: its file, or its pattern.
 
-    What has a ``*`` or a ``?`` is a pattern, unless a file has that very name. Brackets are common
-    in names of files: such a pattern has to be said to be one.
+    A name with a ``*`` or a ``?`` is a pattern, unless a file has that very name. Brackets are
+    common in file names: such a pattern needs ``pattern``.
     """
     wild = "*" in named or "?" in named
     if pattern or (wild and not os.path.lexists(Path(directory, named))):
@@ -52,7 +52,7 @@ def cwd() -> str:
 
 
 def cwd_or_root() -> str:
-    """Return the current directory, that of all when it was deleted under the shell."""
+    """Return the current directory, or the root when it was deleted under the shell."""
     try:
         return cwd()
     except NotFound:
@@ -86,10 +86,10 @@ def select_mission(
     take_over_from: str | None = None,
     threshold_ms: int | None = None,
 ) -> SelectedMission:
-    """Return the mission that is meant where none is named; the daemon has the rule.
+    """Return the mission to use where none is named; the daemon has the rule.
 
-    ``agent`` is who it is for, by default the one in whose shell this is. Raises InvalidState when
-    there is none, InvalidParams when there are only some elsewhere, which are listed.
+    ``agent`` is the agent that it is for, by default the one of this shell. Raises InvalidState
+    when there is no mission, InvalidParams with a list when there are only some elsewhere.
     """
     request = MissionSelect(
         purpose=purpose,
@@ -103,12 +103,12 @@ def select_mission(
     except InvalidState as error:
         if not error.values.get("candidates"):
             raise
-        # It can be done as soon as the command line names one of them.
+        # It works as soon as the command line names one of them.
         raise InvalidParams(error.message, hint=error.hint, **error.values) from error
 
 
 def loaded_settings() -> "Loaded":
-    """Return the settings as this shell sees them; raises InvalidState."""
+    """Return the settings that apply in this shell; raises InvalidState."""
     # Imported here: reading the configuration needs platformdirs and a TOML parser.
     from fleetd.config import ConfigError, load
 
@@ -119,7 +119,7 @@ def loaded_settings() -> "Loaded":
 
 
 def time_before(age_ms: int | None) -> str | None:
-    """Return the time an age ago as records have it; None for None."""
+    """Return the time an age ago in the format of records; None for None."""
     if age_ms is None:
         return None
     # Imported here: only lists by time need times of the wire.
@@ -129,20 +129,20 @@ def time_before(age_ms: int | None) -> str | None:
 
 
 def this_agent() -> str | None:
-    """Return the agent in whose shell this is, as ``FLEET_AGENT_ID`` names it."""
+    """Return the agent of this shell, as ``FLEET_AGENT_ID`` names it."""
     agent = os.environ.get("FLEET_AGENT_ID", "")
     return agent if re.match(AGENT_ID, agent) else None
 
 
 def mission_id(client: Fleet, given: str | None) -> str:
-    """Return the id that was given, else that of the mission at work, by ``select_mission``."""
+    """Return the given id, else that of the mission at work, by ``select_mission``."""
     return given or select_mission(client, "work").mission.id
 
 
 def reported_mission(client: Fleet) -> str:
-    """Return the id of the mission of this directory that a report is about, also one that ended.
+    """Return the id of this directory's mission to report on, which may have ended.
 
-    Never one of another directory: what is written is given away.
+    It is never one of another directory, because a report is given to others.
     """
     try:
         return select_mission(client, "report").mission.id
@@ -154,7 +154,7 @@ def reported_mission(client: Fleet) -> str:
 
 @contextmanager
 def prefix_errors(what: str) -> Iterator[None]:
-    """Say which step failed when the daemon could not do it; usage errors keep their own words."""
+    """Prefix errors of the daemon with the failed step; usage errors keep their text."""
     try:
         yield
     except (Storage, Corrupt, Internal, LimitExceeded, InvalidState) as error:
@@ -163,10 +163,10 @@ def prefix_errors(what: str) -> Iterator[None]:
 
 
 def machine_names(client: Fleet) -> dict[str, str]:
-    """Return what the machines are called, by their ids; empty where one has the store alone."""
+    """Return the names of machines by their ids; empty where one machine has the store alone."""
     return {each.machine_id: each.name for each in client.call(SystemStatus()).machines}
 
 
 def machine_name(known: dict[str, str], machine: str | None) -> str:
-    """Return what a machine is called, its id when nobody knows, nothing for none."""
+    """Return the name of a machine, its id when it is unknown, nothing for None."""
     return known.get(machine, machine) if machine else ""

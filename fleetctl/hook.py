@@ -1,7 +1,7 @@
-"""What agent CLIs run for each event: starts the hook client from its bytecode; knows nothing else.
+"""The program that agent CLIs run for each event: it starts the hook client from its bytecode.
 
-Python keeps no bytecode of the file that it is told to run, and to compile the client every time
-would take longer than all that it does.
+Python caches no bytecode of the file that it runs. Compiling the client every time would take
+longer than all that it does.
 """
 
 import sys
@@ -16,7 +16,7 @@ def run() -> None:
     loader = SourceFileLoader(NAME, file)
     try:
         code = loader.get_code(NAME)
-    except (EOFError, TypeError, ValueError):  # what a power cut left of the bytecode
+    except (EOFError, TypeError, ValueError):  # a power cut damaged the bytecode
         code = loader.source_to_code(loader.get_data(file), file)
     client: dict[str, object] = {"__name__": NAME}
     exec(code, client)  # type: ignore[arg-type]  # noqa: S102

@@ -1,4 +1,4 @@
-"""The hook client: an agent CLI's words go to fleetd, else to the spool; imports C modules only."""
+"""The hook client: sends a CLI's event to fleetd, else to the spool; imports C modules only."""
 
 import _signal  # type: ignore[import-not-found]
 import _socket
@@ -17,7 +17,7 @@ FRAME = """{"jsonrpc":"2.0","method":"hook.deliver","params":{"delivery_id":"%s"
 
 
 def main(words: list[str]) -> None:
-    """Hand over what stdin says and end the process."""
+    """Deliver the event from stdin and end the process."""
     begun_us, said, words = time.monotonic_ns() // 1_000, bytearray(), words or ["generic"]
     name = f"{time.time_ns() // 1_000_000:013}-{posix.urandom(16).hex()}"
     try:
@@ -27,7 +27,7 @@ def main(words: list[str]) -> None:
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
             _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
             while chunk := posix.read(0, 1 << 16):
-                # What is left unread would stop its writer.
+                # Unread data would block its writer.
                 said += chunk if len(said) < STDIN_BYTES else b""
                 head = {*words, *said[:4_096].decode(errors="replace").split('"')}
                 if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
@@ -35,16 +35,16 @@ def main(words: list[str]) -> None:
             if len(said) < LINE_BYTES:
                 return exchange(frame(name, words, begun_us, said))
             leave(name, words, begun_us, said)
-        except BaseException:  # noqa: BLE001 - too late, told to end, nobody there: all the same
+        except BaseException:  # noqa: BLE001 - timeout, signal or no daemon: spool it
             leave(name, words, begun_us, said)
-    except BaseException:  # noqa: BLE001 - told once more before that could be ruled out
+    except BaseException:  # noqa: BLE001 - another signal before leave() blocked it
         leave(name, words, begun_us, said)
     finally:
         posix._exit(0)  # noqa: SLF001
 
 
 def leave(name: str, words: list[str], begun_us: int, said: bytearray) -> None:
-    """Spool what was said, and let nothing but the last alarm interrupt it."""
+    """Spool the event; only the last alarm can interrupt it."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
     _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
     if "no-spool" not in words:
@@ -52,7 +52,7 @@ def leave(name: str, words: list[str], begun_us: int, said: bytearray) -> None:
 
 
 def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
-    """Return the line for the daemon; what was said is a string in it, whatever it is."""
+    """Return the line for the daemon; the payload is a string in it, whatever its format."""
     known = {k: posix.environ.get(k.encode(), b"").decode(errors="replace") for k in ENV.split()}
     env = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
     text, harness, *args = map(encode_basestring, (said.decode(errors="replace"), *words))
@@ -61,7 +61,7 @@ def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
 
 
 def exchange(line: bytes) -> None:
-    """Have the daemon take the line, and print its answer; raises if it does not or is foreign."""
+    """Send the line and print the daemon's answer; raises if it fails or the daemon is foreign."""
     (sock := _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)).connect(places()[0])
     peer = sock.getsockopt(*((0, 1, 76) if sys.platform == "darwin" else (1, 17, 12)))  # PEERCRED
     if int.from_bytes(peer[4:8], sys.byteorder) != posix.getuid() or len(line) > LINE_BYTES:
@@ -69,16 +69,16 @@ def exchange(line: bytes) -> None:
     sock.sendall(line)
     sock.shutdown(_socket.SHUT_WR)  # so that the daemon closes when it has answered
     reply = b""
-    while reply[-1:] != b"\n" and (more := sock.recv(1 << 16)):  # not until it has closed
+    while reply[-1:] != b"\n" and (more := sock.recv(1 << 16)):  # without waiting for the close
         reply += more
     text = reply.decode()
     answer = scanstring(text, text.index('"stdout":"') + 10)[0]
-    if answer and sys.stdout:  # without one, descriptor 1 is the socket
+    if answer and sys.stdout:  # if it is closed, descriptor 1 is the socket
         posix.write(1, answer.encode(errors="replace"))
 
 
 def places() -> tuple[bytes, bytes]:
-    """Return the socket and the spool; ``fleetd.host.paths`` decides the same."""
+    """Return the paths of the socket and the spool, as ``fleetd.host.paths`` does."""
     env = {name: value for name, value in posix.environ.items() if value[:1] == b"/"}
     home = env.get(b"HOME") or pwd.getpwuid(posix.getuid()).pw_dir.encode()
     below = b"/Library/Application Support" if sys.platform == "darwin" else b"/.local/state"
@@ -92,7 +92,7 @@ def places() -> tuple[bytes, bytes]:
 
 
 def spool(name: str, line: bytes) -> None:
-    """Leave the line for later, not synced: a power cut ends agents too, and nobody waits."""
+    """Spool the line without a sync: a power cut ends agents too, and nobody waits."""
     posix.umask(0o077)
     for part in (b"/", *filter(None, places()[1].split(b"/"))):
         try:  # noqa: SIM105
@@ -104,7 +104,7 @@ def spool(name: str, line: bytes) -> None:
         with open(name + ".part", "xb") as file:  # noqa: PTH123
             file.write(line)
         posix.rename(name + ".part", name + ".json")
-    except BaseException:  # noqa: BLE001 - half a file is of no use, and keeps room from others
+    except BaseException:  # noqa: BLE001 - half a file is useless and takes others' room
         posix.unlink(name + ".part")
     files = size = 0
     for each in sorted(posix.listdir("."), reverse=True):

@@ -1,6 +1,6 @@
-"""What agent CLIs start as their server of tools: ``fleetctl mcp`` of this very installation.
+"""The MCP server that agent CLIs start: ``fleetctl mcp`` of this very installation.
 
-They name it by its path, so that it is found whatever their environment says.
+They name it by its path, so that they find it whatever their environment contains.
 """
 
 import sys

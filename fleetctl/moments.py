@@ -13,9 +13,9 @@ EXPECTED = "expected a time such as 14:05, 2h or 2026-01-05T14:05"
 
 
 def moment(text: str) -> str:
-    """Return a time as the wire has it; raises ArgumentTypeError.
+    """Return a time in the format of the wire; raises ArgumentTypeError.
 
-    A time without a date is the last one that has passed.
+    A time without a date is its last occurrence.
     """
     said = text.strip()
     try:
@@ -26,7 +26,7 @@ def moment(text: str) -> str:
     try:
         if ":" in said[:3] and "-" not in said:
             hours = time.fromisoformat(said if said[2:3] == ":" else f"0{said}")
-            # Today is the zone's, and a day before is one by its clocks.
+            # Today is a date in the zone of the time, and so is the day before.
             today = now.astimezone(hours.tzinfo)
             found = _at(today.date(), hours)
             if found > now:
@@ -45,10 +45,10 @@ def _at(day: date, hours: time) -> datetime:
 
 
 def checkpoint_or_moment(text: str) -> str:
-    """Return the id of a checkpoint as it is, a time as the wire has it."""
+    """Return the id of a checkpoint unchanged, a time in the format of the wire."""
     return moment(text) if is_moment(text) else not_empty(text)
 
 
 def is_moment(text: str) -> bool:
-    """Whether a text is a time and no id, which begins with letters."""
+    """Return whether a text is a time; an id begins with letters."""
     return text.lstrip()[:1].isdecimal()

@@ -1,6 +1,6 @@
 """The parser of command lines that argparse reads: help, completions, usage errors.
 
-argparse reports a wrong option by leaving the process; here it raises, so that one place decides
+argparse exits the process on a wrong option. This parser raises instead, so that one place decides
 how errors look and what they return.
 """
 
@@ -11,22 +11,22 @@ from typing import Any, NoReturn, TypeAlias
 
 from .args import COMMAND, IDS, SUPPRESS, UsageError, with_completion
 
-# Text, because argparse's class takes no argument at run time, and has no public name.
+# A string, because argparse's class takes no argument at run time, and has no public name.
 Subparsers: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # noqa: SLF001
-# Choices with more letters than this are no part of the usage line.
+# Choices with more letters than this are left out of the usage line.
 MOST_CHOICES = 30
 
 
 def _same_text(text: Any) -> Any:
-    """Return what argparse would translate, also the None of a group without a description."""
+    """Return text untranslated, also the None of a group without a description."""
     return text
 
 
 @contextmanager
 def without_translation() -> Iterator[None]:
-    """Have argparse not look for its words in another language, in eight places for each of them.
+    """Keep argparse from looking up translations, in eight places for each text.
 
-    Only meanwhile: argparse belongs to the whole process.
+    The change is temporary, because argparse belongs to the whole process.
     """
     before = argparse._  # type: ignore[attr-defined]
     argparse._ = _same_text  # type: ignore[attr-defined]
@@ -37,20 +37,20 @@ def without_translation() -> Iterator[None]:
 
 
 class _CheckingFormatter(argparse.RawDescriptionHelpFormatter):
-    """What argparse checks each option with; it need not ask how wide the terminal is."""
+    """The formatter with which argparse checks options; it skips reading the terminal's width."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=80)
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """What people read: no wider than the terminal, but for examples, which are to be copied.
+    """The formatter for people: as wide as the terminal at most, except for examples to copy.
 
-    A command's name and what it is for stand on one line.
+    The name of a command and its summary share one line.
     """
 
     def format_help(self) -> str:
-        # argparse forgets that commands are indented when it looks for the longest.
+        # argparse forgets the indentation of commands when it looks for the longest one.
         self._action_max_length += 2
         return super().format_help()
 
@@ -61,7 +61,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         return text.partition("\n")[2] if listed else text
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Break prose; indented lines stay as they are."""
+        """Wrap prose; indented lines stay unchanged."""
         from textwrap import fill
 
         return "\n".join(
@@ -83,17 +83,17 @@ class CommandParser(argparse.ArgumentParser):
     def add_argument(
         self, *names: str, completes: str | None = None, **settings: Any
     ) -> argparse.Action:
-        """Add an argument, and say what a shell completes its value with: see ``with_completion``.
+        """Add an argument and what a shell completes its value with: see ``with_completion``.
 
-        A completed value is an ID, unless ``metavar`` says otherwise. Many choices stand in the
-        help, not in the usage, where nothing breaks them.
+        A completed value is an ID, unless ``metavar`` says otherwise. Many choices are listed in
+        the help, because the usage would not wrap them.
         """
         if completes:
             settings = {"metavar": "ID", "type": not_empty, **settings}
             if not names[0].startswith("-"):
                 settings.setdefault("help", IDS.get(completes.partition(".")[0]))
         if settings.get("help") == SUPPRESS:
-            settings["help"] = argparse.SUPPRESS  # which must be the very same text
+            settings["help"] = argparse.SUPPRESS  # argparse compares it by identity
         choices = settings.get("choices")
         if choices and "metavar" not in settings and sum(map(len, choices)) > MOST_CHOICES:
             settings["metavar"] = names[-1].strip("-").replace("-", "_").upper()
@@ -119,7 +119,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def commands(self, dest: str) -> Subparsers:
         """Return the place to add commands, which the help shows before the options."""
-        # With its prog argparse need not format a usage line, which imports what only help needs.
+        # With prog given, argparse formats no usage line, which imports what only help needs.
         place: Subparsers = self.add_subparsers(
             title="commands", dest=dest, metavar=COMMAND, required=True, prog=self.prog
         )
@@ -144,7 +144,7 @@ class CommandParser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print; where a command is missing, with those there are."""
+        """Raise UsageError instead of printing; for a missing command it lists the commands."""
         if message.endswith(f"are required: {COMMAND}"):
             raise UsageError(
                 f"{COMMAND} is required: choose one of these.", self.format_help().strip()
@@ -152,14 +152,14 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(message, self.format_usage().strip())
 
     def reject_unknown(self, unknown: Sequence[str]) -> NoReturn:
-        """Raise UsageError for arguments that nobody knows, and name what may have been meant."""
+        """Raise UsageError for unknown arguments, and suggest what may have been meant."""
         options = [each for each in unknown if each.startswith("-")]
         near = did_you_mean(options[0], self._option_string_actions) if options else ""
         shown = " ".join(each or "''" for each in unknown)
         self.error(f"unrecognized arguments: {shown}{near and '.' + near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a choice that there is not, and name what may have been meant."""
+        """Refuse an unknown choice, and suggest what may have been meant."""
         if action.choices is None or value in action.choices:
             return
         choices = list(map(str, action.choices))
@@ -174,7 +174,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001
-    """Commands below one that has options too: refuses options that would have no effect."""
+    """Commands below one that has options too; refuses options that would have no effect."""
 
     def __call__(
         self,
@@ -192,8 +192,8 @@ class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF0
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean status?`` for a word that is nearly a known one, else nothing."""
-    # Imported here: it is needed only where something is wrong.
+    """Return `` Did you mean status?`` for a word that is close to a known one, else nothing."""
+    # Imported here: only errors need it.
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(known), n=1)
@@ -201,7 +201,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def not_empty(text: str) -> str:
-    """Refuse an empty id: it comes from a variable that is not set, and means no default."""
+    """Refuse an empty id: it comes from an unset variable, and does not mean the default."""
     if not text:
         raise argparse.ArgumentTypeError("the value is empty; give one, or leave it out")
     return text

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Cancelled(FleetError):
-    """The person said no; the message is what is printed, without ``Error:``."""
+    """The person declined; the message is printed without ``Error:``."""
 
     code = -32000
     kind = "cancelled"
@@ -24,7 +24,7 @@ class Cancelled(FleetError):
 
 
 def interactive() -> bool:
-    """Return whether somebody can see a question and answer it."""
+    """Return whether a person can see a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -51,6 +51,6 @@ def confirm_or_cancel(question: str, cancelled: str) -> None:
 
 
 def show_preview(args: Namespace, lines: Iterable[str]) -> None:
-    """Print what is about to happen, and a blank line; on stderr where stdout is for JSON."""
+    """Print a preview and a blank line; on stderr when stdout is for JSON."""
     stream = sys.stderr if args.json else sys.stdout
     print("\n".join(map(clean, lines)), end="\n\n", file=stream)

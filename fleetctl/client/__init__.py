@@ -1,7 +1,7 @@
-"""The client of the daemon's socket, for commands and for other people's tools.
+"""Client for the daemon's socket, for commands and for third-party tools.
 
-``Fleet`` blocks. What commands do without, such as ``AsyncFleet`` for trio, is loaded when it is
-asked for.
+``Fleet`` blocks. Names that commands do not need, such as ``AsyncFleet`` for trio, are loaded on
+first use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The client for trio: many calls at a time on one connection.
+"""The client for trio: many concurrent calls on one connection.
 
-What the blocking client does by blocking is done here by waiting; all else is what both share.
+It waits where the blocking client blocks. Both share everything else.
 """
 
 import os
@@ -42,13 +42,13 @@ from .transport import PAUSE_S, try_dial
 
 
 class TrioTransport:
-    """A Unix socket, one connection at a time, in trio's time."""
+    """A Unix socket with one connection at a time, on trio's clock."""
 
     def __init__(self) -> None:
         self._stream: trio.SocketStream | None = None
 
     def now(self) -> float:
-        """Return trio's seconds."""
+        """Return trio's clock in seconds."""
         return trio.current_time()
 
     async def sleep(self, seconds: float) -> None:
@@ -56,7 +56,7 @@ class TrioTransport:
         await trio.sleep(seconds)
 
     async def dial(self, path: str, deadline: float) -> None:
-        """Open a connection, after closing the one before; raises Unavailable or Denied."""
+        """Open a connection after closing the previous one; raises Unavailable or Denied."""
         self.close()
         while (found := try_dial(path, deadline - trio.current_time())) is None:  # noqa: ASYNC110
             await trio.sleep(PAUSE_S)
@@ -64,19 +64,19 @@ class TrioTransport:
         self._stream = trio.SocketStream(connected)
 
     async def send(self, data: bytes, wait_s: float) -> None:
-        """Send all; raises TooSlow, ConnectionLost."""
+        """Send all data; raises TooSlow, ConnectionLost."""
         stream = self._current()
         with trio.move_on_after(wait_s) as waiting:
             try:
                 await stream.send_all(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                # A daemon that refused the line says why before it closes: go on to read that.
+                # A daemon that refuses the line sends the reason before it closes: read it next.
                 return
         if waiting.cancelled_caught:
             raise TooSlow
 
     async def receive(self, wait_s: float) -> bytes:
-        """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
+        """Return the next bytes; raises TooSlow when none come, ConnectionLost at the end."""
         stream = self._current()
         with trio.move_on_after(wait_s):
             try:
@@ -100,9 +100,9 @@ class TrioTransport:
             self._stream = None
 
 
-# How many calls wait to be sent before those who ask wait for that too.
+# How many calls the send queue holds. When it is full, callers wait for room.
 UNSENT = 32
-# A connection that says nothing is no broken one: each call knows how long it waits.
+# A silent connection is not a broken one: each call has its own timeout.
 FOR_EVER = float("inf")
 
 
@@ -126,18 +126,18 @@ class AsyncConnection:
         self._to_send, self._to_take = trio.open_memory_channel[tuple[int, bytes]](UNSENT)
 
     async def exchange(self, call: OutgoingCall) -> Any:
-        """Return a call's result; raises what it was refused with, TooSlow, ConnectionLost."""
+        """Return a call's result; raises the daemon's error, TooSlow, ConnectionLost."""
         number, line = self._protocol.ask(call.method, call.params)
         waiting = self._waiting[number] = _PendingReply()
         if call.progress is not None:
             self._listeners[call.token] = call.progress
         try:
             with trio.move_on_after(call.reply_s):
-                with suppress(trio.ClosedResourceError):  # it ended, and has said so
+                with suppress(trio.ClosedResourceError):  # the connection ended: see _end
                     await self._to_send.send((number, line))
                 await waiting.over.wait()
         finally:
-            # A cancelled call leaves the others whole: its reply is passed over.
+            # A cancelled call does not affect the others: its reply is ignored.
             del self._waiting[number]
             self._protocol.forget(number)
             self._listeners.pop(call.token, None)
@@ -163,7 +163,7 @@ class AsyncConnection:
     async def _send(self) -> None:
         async for number, line in self._to_take:
             if number in self._waiting:
-                # Half a line would spoil all that follow: who is cancelled is not waited for here.
+                # Half a line corrupts all that follow: cancelling a call does not stop its send.
                 await self._transport.send(line, FOR_EVER)
 
     async def _receive(self) -> FleetError:
@@ -198,9 +198,9 @@ R = TypeVar("R")
 
 
 class AsyncEvents(EventPosition):
-    """As ``Events``, for trio: ``async with fleet.events() as events`` subscribes and ends it.
+    """``Events`` for trio; ``async with fleet.events() as events`` subscribes and ends it.
 
-    A loop that was cancelled while it waited may be begun again.
+    A loop that was cancelled while it waited can be started again.
     """
 
     def __init__(self, fleet: "AsyncFleet", path: str, options: SubscriptionOptions) -> None:
@@ -224,14 +224,14 @@ class AsyncEvents(EventPosition):
 
 
 class AsyncFleet:
-    """This user's daemon, over one connection, with as many calls in flight as there are tasks.
+    """This user's daemon, over one connection that any number of tasks can use concurrently.
 
-    ``async with AsyncFleet() as fleet`` connects at once and closes at its end; ``path`` is another
-    socket than the user's own. A daemon that is not there then is waited for ``away_s`` seconds.
+    ``async with AsyncFleet() as fleet`` connects immediately and closes at its end; ``path`` is
+    another socket than the user's own. If no daemon is there, it waits up to ``away_s`` seconds.
     Without ``connect`` the first call connects, and fails where there is no daemon.
-    When the daemon is restarted, it connects again and sends what was not answered again, for up to
-    ``restart_s`` seconds. A call that is cancelled leaves the others
-    whole; whether the daemon acted on it is not known.
+    When the daemon restarts, it connects again and resends unanswered calls, for up to
+    ``restart_s`` seconds. Cancelling a call does not affect the others; whether the daemon acted
+    on it is unknown.
 
     Raises what ``Fleet`` raises.
     """
@@ -267,9 +267,9 @@ class AsyncFleet:
         nursery, self._nursery = self._nursery, None
         if nursery is None:
             return
-        nursery.cancel_scope.shield = True  # it ends at once, also when cancelled
+        nursery.cancel_scope.shield = True  # it ends immediately, also when cancelled
         nursery.cancel_scope.cancel()
-        # An error of the body goes its own way: in a group with nothing else it would be hidden.
+        # An error of the body propagates unchanged: a group of one would hide it.
         await self._lifetime.__aexit__(None, None, None)
 
     async def call(
@@ -313,7 +313,7 @@ class AsyncFleet:
         return AsyncEvents(self, self._path, options)
 
     async def _exchange_with_retries(self, call: OutgoingCall) -> Any:
-        """Exchange a call for its result, over restarts of the daemon."""
+        """Return a call's result; retries over restarts of the daemon."""
 
         async def exchange() -> Any:
             return await (await self._connected(wait_for_restart=True)).exchange(call)
@@ -321,7 +321,7 @@ class AsyncFleet:
         return await retried(exchange, self._open, TrioTransport(), self._restart_s)
 
     async def _connect_first(self) -> TrioTransport:
-        """Connect for the first time; raises Unavailable when nobody is there in time."""
+        """Connect for the first time; raises Unavailable when no daemon listens in time."""
         deadline = trio.current_time() + self._away_s
         try:
             return await self._dial(trio.current_time() + self._connect_s)
@@ -333,14 +333,14 @@ class AsyncFleet:
     async def _connected(self, *, wait_for_restart: bool = False) -> AsyncConnection:
         """Return a connection that is not known to be broken.
 
-        With ``wait_for_restart`` a daemon is waited for as long as a restart may take.
+        With ``wait_for_restart`` it waits for a daemon as long as a restart may take.
         """
         if (connection := self._connection) is not None and not connection.broken:
             return connection
         try:
             return await self._open(trio.current_time() + self._connect_s)
         except Unavailable:
-            # One that was never there does not restart.
+            # A daemon that was never connected is not restarting.
             if not wait_for_restart or self._nursery is None or self._connection is None:
                 raise
             deadline = trio.current_time() + self._restart_s

@@ -1,7 +1,7 @@
 """The requests and records of ``fleetd.protocol`` as commands use them; imports no msgspec.
 
-A type checker sees the Structs themselves. What runs are plain stand-ins by the same names:
-a request is what it was given, and a record what the daemon answered.
+Type checkers see the Structs themselves. At run time, plain stand-ins have the same names:
+a request holds the given parameters, and a record holds the daemon's answer.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
     from fleetd.protocol.snapshots import *  # noqa: F403
     from fleetd.protocol.status import *  # noqa: F403
 
-# Fields that go by another name on the wire, since Python has no room for it.
+# Fields with another name on the wire, which Python reserves as a keyword.
 WIRE_NAMES = {"sender": "from"}
 
 
 class MissingMember(Incompatible, AttributeError):
-    """The daemon's answer has no member of this name, so that ``hasattr`` is false."""
+    """The daemon's answer has no such member; an AttributeError, so that ``hasattr`` is false."""
 
 
 class PlainRecord(dict[str, "Any"]):
-    """A JSON object whose members are attributes as well; one that is absent is MissingMember."""
+    """A JSON object whose members are also attributes; a missing one raises MissingMember."""
 
     def __init__(self, *members: Any, **fields: Any) -> None:
         super().__init__(*members, **fields)
@@ -93,18 +93,18 @@ class PlainRequest(PlainRecord):
         return type(self)({"idempotency_key": key, **self}) if self.changes else self
 
     def tracked(self, token: str) -> Self:
-        """Return the request as it tells how far it is, if it may take long."""
+        """Return the request with a progress token, if it may take long."""
         return type(self)({"progress_token": token, **self}) if self.long else self
 
     def encoded(self) -> bytes:
         """Return the parameters as JSON.
 
-        What is not given is left out: a daemon from before an upgrade may not know it yet.
+        It omits parameters that are None: a daemon from before an upgrade may not know them.
         """
         return encode({name: value for name, value in self.items() if value is not None})
 
     def answer(self, result: Any) -> PlainRecord:
-        """Return what the daemon answered; raises Incompatible for what no method answers with."""
+        """Return the daemon's answer as a record; raises Incompatible when it is no object."""
         return require_object(result, "a result")
 
 
@@ -114,19 +114,19 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes | bytearray) -> Any:
-    """Return what JSON says, its objects as records; raises ValueError or RecursionError."""
+    """Return decoded JSON, with objects as records; raises ValueError or RecursionError."""
     return plain_json.loads(data, PlainRecord)
 
 
 def require_object(value: Any, what: str) -> PlainRecord:
-    """Return a part of a message that must be an object; raises Incompatible when it is none."""
+    """Return a part of a message that must be an object; raises Incompatible when it is not."""
     if isinstance(value, PlainRecord):
         return value
     raise incompatible(f"{what} is an object")
 
 
 def incompatible(why: object, kind: type[Incompatible] = Incompatible) -> Incompatible:
-    """Return the error of an answer that has another form than expected."""
+    """Return the error for an answer in an unexpected form."""
     return kind(
         f"The client cannot read the reply of fleetd: {why}.",
         hint="Compare the versions: fleetctl --version; fleetctl call system.hello",
@@ -137,7 +137,7 @@ _REQUESTS = {about[0]: (method, *about[1:]) for method, about in METHODS.items()
 
 
 class _Finding(PlainRecord):
-    """What a check found: commands check things by themselves, and print both alike."""
+    """A finding of a command's own check; commands print it like one of the daemon's."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Reading lists page by page, the event log backwards, and the fleet's overview."""
+"""Pagination: read lists page by page, the event log backwards, and the fleet's overview."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
-# How many the daemon returns at most, of what it lists whole when there are fewer.
+# The most items in one page. The daemon returns a shorter list whole.
 PAGE = 1_000
 
 
 def all_pages(page: Callable[..., Sequence[T]]) -> list[T]:
-    """Return all of a list; ``page`` asks for what follows ``after``, else for the first ones.
+    """Return a whole list; ``page`` fetches the items after ``after``, else the first ones.
 
-    ``limit`` is left to the daemon: one that knows no pages would refuse to hear of them.
+    It sends no ``limit``: a daemon that knows no pages would refuse the parameter.
     """
     found = list(page())
     last: Sequence[Any] = found
@@ -33,9 +33,9 @@ def all_pages(page: Callable[..., Sequence[T]]) -> list[T]:
 def newest_events(
     client: Fleet, *, limit: int = PAGE, agent_id: str | None = None, **terms: Any
 ) -> Iterator[Event]:
-    """Yield events, newest first, as far back as somebody asks; pages have ``limit`` at most.
+    """Yield events, newest first, as far back as the caller reads; a page has at most ``limit``.
 
-    ``terms`` are others of ``EventList``.
+    ``terms`` are further parameters of ``EventList``.
     """
     before = None
     while True:
@@ -51,7 +51,7 @@ def newest_events(
 
 
 def overview(client: Fleet) -> Status:
-    """Return the status; raises Unavailable while the store is away, of which it would tell."""
+    """Return the status; raises Unavailable while the store, which has its counts, is away."""
     status = client.call(SystemStatus())
     if status.counts is None:
         away = status.store.away if status.store else None

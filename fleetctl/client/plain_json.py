@@ -1,7 +1,7 @@
-"""JSON by the functions in C below ``json``, and no more of it.
+"""JSON through the C functions below the ``json`` package, without the package itself.
 
-That package makes regular expressions for what only other programs ask of it, which takes as long
-as a third of a command.
+The package compiles regular expressions that only other programs need. This takes as long as a
+third of a command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPACE = " \t\n\r"
 
 
 class _Reading:
-    """How the scanner reads, by the names that it asks for."""
+    """The scanner's settings, under the names that it looks up."""
 
     strict = True
     object_pairs_hook = None
@@ -35,7 +35,7 @@ class _Reading:
 
 
 def dumps(value: Any) -> str:
-    """Return plain data as JSON in one line, its characters as they are."""
+    """Return plain data as JSON in one line, with non-ASCII characters unescaped."""
     if _in_c is None:
         import json
 
@@ -46,7 +46,7 @@ def dumps(value: Any) -> str:
 
 
 def loads(data: bytes | bytearray, object_hook: Callable[[dict[str, Any]], Any]) -> Any:
-    """Return what JSON says, its objects by a hook; raises ValueError, RecursionError."""
+    """Return decoded JSON, with objects built by a hook; raises ValueError, RecursionError."""
     if _in_c is not None:
         try:
             text = data.decode().strip(_SPACE)
@@ -55,7 +55,7 @@ def loads(data: bytes | bytearray, object_hook: Callable[[dict[str, Any]], Any])
             end, text = 0, "wrong"
         if end == len(text):
             return value
-    # It says what is wrong, and where.
+    # The package reports what is wrong, and where.
     import json
 
     return json.loads(data, object_hook=object_hook)

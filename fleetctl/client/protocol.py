@@ -1,6 +1,6 @@
 """JSON-RPC on one connection: number the calls, match replies to them, read notifications.
 
-The blocking client and the one for trio both speak by this.
+Both the blocking client and the trio client use it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TooSlow(LimitExceeded):
 
 
 class Reply:
-    """What a call came to: its result, or the error that it was refused with."""
+    """The reply to a call: its result, or the daemon's error."""
 
     def __init__(self, number: int, result: Any, error: FleetError | None) -> None:
         self.number = number
@@ -39,7 +39,7 @@ class Reply:
 
 
 class Notice:
-    """What the daemon says of its own accord."""
+    """A notification of the daemon."""
 
     def __init__(self, method: str, params: PlainRecord) -> None:
         self.method = method
@@ -47,12 +47,12 @@ class Notice:
 
 
 class Progress(tuple[str, int, "int | None"]):
-    """How far a call is: ``done`` of ``total`` of ``what`` are done, if anybody knows the total."""
+    """The progress of a call: ``done`` of ``total`` ``what``; an unknown total is None."""
 
     __slots__ = ()
 
     def __new__(cls, what: str, done: int, total: int | None) -> Self:
-        """Return how far a call is."""
+        """Return the progress of a call."""
         return super().__new__(cls, (what, done, total))
 
     what = property(lambda self: self[0])
@@ -61,7 +61,7 @@ class Progress(tuple[str, int, "int | None"]):
 
 
 class OutgoingCall:
-    """A call: what is sent, how long its reply is waited for, and who hears how far it is."""
+    """A call: its parameters, the timeout of its reply, and the listener for its progress."""
 
     def __init__(
         self,
@@ -79,9 +79,9 @@ class OutgoingCall:
 
 
 def progress_of(notice: Notice) -> tuple[str, Progress] | None:
-    """Return the token of a call and how far it is; None for another notice.
+    """Return the token of a call and its progress; None for another notification.
 
-    Raises Incompatible for one that makes no sense.
+    Raises Incompatible for a malformed one.
     """
     if notice.method != "progress":
         return None
@@ -95,7 +95,7 @@ def progress_of(notice: Notice) -> tuple[str, Progress] | None:
 
 
 class RpcProtocol:
-    """Numbers the calls and tells which reply is whose, over as many connections as it takes."""
+    """Numbers the calls and matches replies to them, over one connection after another."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -103,7 +103,7 @@ class RpcProtocol:
         self._lines = LineDecoder(REPLY_BYTES)
 
     def begin(self) -> None:
-        """Begin on a new connection: nothing that was asked on another is answered there."""
+        """Start on a new connection: it brings no replies to calls of an earlier one."""
         self._lines = LineDecoder(REPLY_BYTES)
         self._lengths.clear()
 
@@ -116,18 +116,18 @@ class RpcProtocol:
         return self._last, line
 
     def forget(self, number: int) -> None:
-        """Wait no more for a reply; should it come, it is passed over."""
+        """Stop waiting for a reply; if it still comes, it is ignored."""
         self._lengths.pop(number, None)
 
     def feed(self, data: bytes) -> None:
-        """Take in bytes as they came."""
+        """Buffer received bytes."""
         self._lines.feed(data)
 
     def next_message(self) -> Reply | Notice | None:
-        """Return what the daemon said next, or None when more bytes are needed.
+        """Return the daemon's next message, or None when more bytes are needed.
 
-        Raises Incompatible for what makes no sense, LimitExceeded for what is too long; after
-        either nothing more can be understood.
+        Raises Incompatible for a malformed message, LimitExceeded for one that is too long. After
+        either, no further message can be read.
         """
         try:
             while (line := self._lines.next_line()) is not None:
@@ -150,7 +150,7 @@ class RpcProtocol:
     def _reply(self, incoming: PlainRecord) -> Reply | None:
         number, refused = incoming.get("id"), incoming.get("error")
         if number is None and refused is not None and self._lengths:
-            # It answers a line that the daemon did not read to its end: a limit was passed.
+            # The daemon did not read a line to its end because it exceeded a limit.
             number = max(self._lengths, key=lambda each: self._lengths[each])
         if not isinstance(number, int) or self._lengths.pop(number, None) is None:
             return None
@@ -159,7 +159,7 @@ class RpcProtocol:
 
 
 def _error_of(value: Any) -> FleetError:
-    """Return the error that the daemon answered with; raises Incompatible when it is none."""
+    """Return the daemon's error as an exception; raises Incompatible when it is none."""
     error = require_object(value, "an error")
     code, message = error.code, error.message
     if not isinstance(code, int) or not isinstance(message, str):

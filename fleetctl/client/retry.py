@@ -1,7 +1,7 @@
 """Retry over a restart of the daemon: deadlines, timeouts and idempotency keys.
 
-All waiting is done by arguments: the client for trio passes what trio waits for, the blocking one
-what blocks, so that ``run_blocking`` runs it to its end.
+The clients pass in the functions that wait. The trio client passes functions that trio waits for.
+The blocking client passes functions that block, so that ``run_blocking`` runs them to their end.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 CONNECT_S = 5.0
-# systemd waits a second before it starts a daemon again that failed.
+# systemd waits a second before it restarts a failed daemon.
 RESTART_S = 8.0
 RESTART_PAUSE_S = 0.1
-# What makes a daemon fall over is not sent for ever.
+# A request that crashes the daemon is not resent for ever.
 LOSSES = 2
 REPLY_S = 120.0
-# Reading takes milliseconds; a daemon that is silent for so long hangs.
+# Reads take milliseconds: a daemon that is silent for this long hangs.
 READ_S = 15.0
-# What grows with all that is stored takes as long as that takes; a daemon that hangs is ended.
+# The duration of some calls grows with the store. A daemon that hangs is stopped anyway.
 LONG_S = 86_400.0
 
 
@@ -43,10 +43,10 @@ async def retried(
     time: Clock,
     restart_s: float,
 ) -> R:
-    """Exchange a call for its result, over restarts of the daemon that end within ``restart_s``.
+    """Return a call's result; retries over restarts of the daemon within ``restart_s``.
 
-    Raises ConnectionLost when it does not come back in time, or the error of a daemon that
-    ends and goes on saying so.
+    Raises ConnectionLost when the daemon does not come back in time, or the error of a daemon that
+    is stopping and keeps reporting it.
     """
     deadline, losses = None, 0
     while True:
@@ -57,7 +57,7 @@ async def retried(
             if not is_going_away(error) or losses > LOSSES:
                 raise
             if deadline is None:
-                # The store may have been away for a while: the wait counts from when it went.
+                # The store may have been away for a while: the timeout starts when it went away.
                 away_ms = error.values.get("away_ms")
                 away_s = away_ms / 1_000 if isinstance(away_ms, int) else 0.0
                 deadline = time.now() + max(0.0, restart_s - away_s)
@@ -76,7 +76,7 @@ async def retried(
 async def reconnect(open_one: Callable[[float], Awaitable[R]], time: Clock, deadline: float) -> R:
     """Wait for a daemon that restarts; raises Unavailable when it does not come back."""
     while True:
-        # The one that ends listens for a moment yet, and nobody else does.
+        # The daemon that is stopping still listens for a moment, and no other one does.
         await time.sleep(RESTART_PAUSE_S)
         try:
             return await open_one(deadline)
@@ -86,14 +86,14 @@ async def reconnect(open_one: Callable[[float], Awaitable[R]], time: Clock, dead
 
 
 def is_going_away(error: FleetError) -> bool:
-    """Whether the daemon went away, or says that it does and what was sent may be sent again."""
+    """Return whether the daemon went away, or reports that it does and allows a retry."""
     return isinstance(error, ConnectionLost) or error.values.get("retry") is True
 
 
 def outgoing(
     request: Request[Any], reply_s: float | None, progress: Callable[[Progress], None] | None
 ) -> OutgoingCall:
-    """Return the call that a request makes; one with ``progress`` is tracked by a token."""
+    """Return the call for a request; with ``progress``, a token tracks it."""
     token = new_key()
     if progress is not None:
         request = request.tracked(token)
@@ -102,7 +102,7 @@ def outgoing(
 
 
 def run_blocking(steps: Coroutine[Any, Any, R]) -> R:
-    """Run what waits by blocking only, and return what it returns."""
+    """Run a coroutine that waits only by blocking, and return its result."""
     try:
         steps.send(None)
     except StopIteration as done:
@@ -112,7 +112,7 @@ def run_blocking(steps: Coroutine[Any, Any, R]) -> R:
 
 
 def reply_timeout(request: Request[Any], reply_s: float | None) -> float:
-    """Return how many seconds a reply is waited for in all, since the request was sent."""
+    """Return the timeout of a reply in seconds, counted from when the request was sent."""
     if reply_s is not None:
         return reply_s
     if not request.changes:
@@ -122,15 +122,15 @@ def reply_timeout(request: Request[Any], reply_s: float | None) -> float:
 
 
 def mutation_timeout(*, long: bool, wait_ms: int) -> float:
-    """Return for how many seconds one waits for what may change something.
+    """Return the timeout in seconds of a call that may change something.
 
-    ``wait_ms`` is how long the daemon was told to wait with it.
+    ``wait_ms`` is how long the request tells the daemon to wait.
     """
     return LONG_S if long else REPLY_S + wait_ms / 1_000
 
 
 def answer(request: Request[R], result: Any) -> R:
-    """Return what a call came to; raises Incompatible for what its method cannot come to."""
+    """Return a call's result; raises Incompatible when it does not fit the method."""
     try:
         return request.answer(result)
     except ValueError as error:
@@ -138,7 +138,7 @@ def answer(request: Request[R], result: Any) -> R:
 
 
 def keyed(request: Request[R], key: str | None = None) -> Request[R]:
-    """Return a request as it may be sent twice, by a new key unless one is given or it has one.
+    """Return a request that may be sent twice: with its own key, the given key or a new one.
 
     Raises TypeError for anything but a request.
     """
@@ -151,7 +151,7 @@ def keyed(request: Request[R], key: str | None = None) -> Request[R]:
 
 
 def new_key() -> str:
-    """Return an idempotency key that nobody else uses."""
+    """Return a new, unique idempotency key."""
     return os.urandom(16).hex()
 
 

@@ -1,6 +1,6 @@
 """Event subscription: follow the log over reconnects, and move the cursor of a consumer.
 
-All waiting is done by the transport: trio's lets other tasks run, the blocking one blocks.
+Only the transport waits: trio's lets other tasks run, the blocking one blocks.
 """
 
 import time as wall
@@ -36,18 +36,18 @@ R = TypeVar("R")
 
 
 class StoreReplaced(Incompatible):
-    """The store is another one since it was last heard of: positions in its log mean nothing now.
+    """The store was replaced since the last contact: old positions in the log mean nothing now.
 
-    A client that keeps a state made of events reads it again, and follows from there.
+    A client that builds its state from events reads that state again, and follows from there.
     """
 
 
 class EventsMissed(UserWarning):
-    """A consumer comes back after so long that events it had not read are not there any more."""
+    """A consumer was away for so long that events it had not read were deleted."""
 
 
 class Link(NamedTuple):
-    """How a subscription stands with the daemon, since when (seconds since 1970), and why."""
+    """The state of a subscription's connection, since when (seconds since 1970), and why."""
 
     state: Literal["connected", "away", "back"]
     since: float
@@ -55,10 +55,10 @@ class Link(NamedTuple):
 
 
 class Clock(Protocol):
-    """Time, as a client waits in it."""
+    """The clock on which a client waits."""
 
     def now(self) -> float:
-        """Return seconds of a clock that nobody sets."""
+        """Return the seconds of a monotonic clock."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -68,20 +68,20 @@ class Transport(Clock, Protocol):
     """One connection at a time."""
 
     async def dial(self, path: str, deadline: float) -> None:
-        """Open a connection, after closing the one before; raises Unavailable or Denied."""
+        """Open a connection after closing the previous one; raises Unavailable or Denied."""
 
     async def send(self, data: bytes, wait_s: float) -> None:
-        """Send all; raises TooSlow, ConnectionLost."""
+        """Send all data; raises TooSlow, ConnectionLost."""
 
     async def receive(self, wait_s: float) -> bytes:
-        """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
+        """Return the next bytes; raises TooSlow when none come, ConnectionLost at the end."""
 
     def close(self) -> None:
         """Close the connection; closing twice is harmless."""
 
 
 class SubscriptionOptions(NamedTuple):
-    """Which events, from where on, and for how long a daemon that is away is waited for."""
+    """Which events to follow, from which position, and how long to wait for an absent daemon."""
 
     since: int | None
     epoch: str | None
@@ -94,33 +94,33 @@ class SubscriptionOptions(NamedTuple):
 
 
 class CallDaemon(Protocol):
-    """How the consumer's cursor is asked for and moved."""
+    """The function that reads and moves the consumer's cursor."""
 
     async def __call__(self, request: Request[R]) -> R:
-        """Carry out a request."""
+        """Send a request and return its result."""
 
 
-# How often a consumer that gets nothing says that it is still there: its cursor keeps events only
-# while it is used, and those that it does not want no longer than it takes to say so.
+# How often a consumer without new events touches its cursor. A cursor keeps events only while it
+# is in use, and a touch releases those that the consumer does not want.
 TOUCH_INTERVAL_S = 3_600.0
 
 
 class ConsumerCursor:
-    """Remembers with the daemon how far a consumer is; without a consumer it remembers nothing."""
+    """A consumer's cursor, which the daemon keeps; does nothing without a consumer."""
 
     def __init__(self, options: SubscriptionOptions, call: CallDaemon) -> None:
         self.gap: CursorGap | None = None
-        """Events that nobody can give the consumer any more, None when there are none."""
+        """Events that were deleted before the consumer read them, None when there are none."""
         self._options = options
         self._call = call
         self._consumer = options.consumer or ""
         self._stream = f"mission:{options.mission_id}" if options.mission_id else "fleet"
-        # Up to where nothing came that is wanted, and when that was looked at.
+        # The position up to which no wanted event came, and when this was checked.
         self._skipped_until = 0
         self._touched_at = 0.0
 
     async def get(self) -> CursorPosition:
-        """Return where the consumer is; warns with EventsMissed when it missed events."""
+        """Return the consumer's position; warns with EventsMissed when it missed events."""
         found = await self._call(CursorGet(self._consumer, self._stream))
         self.gap = found.gap
         if self.gap is not None:
@@ -134,12 +134,12 @@ class ConsumerCursor:
         return found
 
     async def advance(self, position: int | None) -> None:
-        """Move the cursor to an event that was dealt with; raises what the daemon refuses."""
+        """Move the cursor to a processed event; raises the daemon's error."""
         if self._consumer and position is not None:
             await self._call(CursorAdvance(self._consumer, self._stream, position))
 
     async def touch(self, position: int | None) -> None:
-        """Use the cursor now and then, and let it pass what the consumer does not want."""
+        """Keep the cursor in use, and move it past events that the consumer does not want."""
         now = wall.time()
         if not self._consumer or position is None or abs(now - self._touched_at) < TOUCH_INTERVAL_S:
             return
@@ -152,10 +152,10 @@ class ConsumerCursor:
             else:
                 await self._call(CursorGet(self._consumer, self._stream))
         except (Unavailable, InvalidState, NotFound):
-            return  # away, another of the same name is further, or the mission was deleted
+            return  # away, a consumer of the same name is further, or the mission was deleted
 
     async def _skippable_until(self, position: int) -> int:
-        """Return up to where nothing follows that is wanted; the position where something does."""
+        """Return the position up to which no wanted event follows; ``position`` if one does."""
         until: int | None = None
         for kind in self._options.types or ():
             request = EventList(self._options.mission_id, kind, since=position, limit=1)
@@ -166,15 +166,15 @@ class ConsumerCursor:
         return position if until is None else until
 
 
-# A signal that comes just before the system call does not interrupt it: with a timeout, Ctrl-C is
-# heard a moment later instead of at the next event.
+# A signal just before the system call does not interrupt it. With a timeout, Ctrl-C takes effect a
+# moment later instead of at the next event.
 WAKE_S = 0.5
-# Who is connected again within a moment was never away: the daemon may have cut off a slow reader.
+# A short disconnection does not count as away: the daemon may have cut off a slow reader.
 LINK_GRACE_S = 0.3
 AWAY_PAUSE_S = 1.0
-# Who has heard nothing for so long asks whether somebody is there.
+# After this much silence the client asks whether the daemon is still there.
 QUIET_S = 30.0
-# How many events a consumer may have dealt with before its cursor follows.
+# How many events a consumer may process before its cursor follows.
 UNSAVED = 100
 
 
@@ -193,7 +193,7 @@ class LogSubscription:
         self._options = options
         self.cursor = ConsumerCursor(options, call)
         self._protocol = RpcProtocol()
-        # When the daemon was asked something; None when it owes no answer.
+        # When the last request was sent; None when no reply is pending.
         self._asked: float | None = None
         self._connected = False
         self._started = self._started_before = False
@@ -202,7 +202,7 @@ class LogSubscription:
         self._unsaved = 0
 
     async def begin(self) -> None:
-        """Subscribe; raises what the daemon refuses it with, Unavailable when there is none."""
+        """Subscribe; raises the daemon's error, Unavailable when there is no daemon."""
         if self._options.consumer and self.position is None:
             found = await self.cursor.get()
             self.position = found.position
@@ -218,7 +218,7 @@ class LogSubscription:
             raise
 
     async def _wait_for_start(self, until: float) -> None:
-        """Take one step towards the answer; a daemon that ends just now is waited for."""
+        """Take one step towards the reply; waits for a daemon that is just stopping."""
         try:
             message = self._protocol.next_message()
             if isinstance(message, Reply):
@@ -231,10 +231,10 @@ class LogSubscription:
             self._disconnect()
 
     async def next_event(self, wait_s: float | None = None) -> Event | None:
-        """Return the next event; None when ``wait_s`` seconds went by without one.
+        """Return the next event; None when ``wait_s`` seconds passed without one.
 
-        Raises StoreReplaced, ConnectionLost when the daemon is away for too long, and what it
-        refuses the subscription with; that is the end of it.
+        Raises StoreReplaced, ConnectionLost when the daemon is away for too long, and the error
+        with which the daemon refuses the subscription. Each of them ends the subscription.
         """
         until = None if wait_s is None else self._transport.now() + wait_s
         while not self.closed:
@@ -260,9 +260,9 @@ class LogSubscription:
         return None
 
     async def save(self) -> None:
-        """Let the consumer's cursor follow to the last event that was handed out.
+        """Move the consumer's cursor to the last event that was returned.
 
-        While the daemon is away it stays: the same events come again then, to the next process.
+        While the daemon is away the cursor stays, and the next process gets the same events again.
         """
         if not self._unsaved or self.closed:
             return
@@ -273,7 +273,7 @@ class LogSubscription:
         self._unsaved = 0
 
     async def end(self, *, saved: bool) -> None:
-        """End it, with the consumer's cursor ``saved`` unless the loop was left by an exception."""
+        """End it; ``saved`` moves the consumer's cursor, unless an exception left the loop."""
         try:
             if saved:
                 await self.save()
@@ -281,7 +281,7 @@ class LogSubscription:
             self.close()
 
     def close(self) -> None:
-        """End it; nothing comes any more."""
+        """End it; no more events come."""
         self.closed = True
         self._disconnect()
 
@@ -303,7 +303,7 @@ class LogSubscription:
         try:
             await self._transport.send(line, READ_S)
         except BaseException:
-            self._disconnect()  # half a line may be out
+            self._disconnect()  # half a line may have been sent
             raise
 
     async def _check_silence(self) -> None:
@@ -315,7 +315,7 @@ class LogSubscription:
             await self._ask(SystemHello())
 
     def _next_buffered(self) -> Event | None:
-        """Return the next event that was heard; what else was heard is dealt with."""
+        """Return the next buffered event; handles the messages before it."""
         while (message := self._protocol.next_message()) is not None:
             if isinstance(message, Reply):
                 self._on_reply(message)
@@ -357,7 +357,7 @@ class LogSubscription:
             else:
                 self._heard_at = self._transport.now()
             return
-        # Who is asked with short waits gets there as well: the pause goes on from one to the next.
+        # The pause continues over several calls, so that short waits reach its end as well.
         if (pause := self._dial_at - self._transport.now()) > 0:
             await self._transport.sleep(min(pause, wait_s))
             return
@@ -375,10 +375,10 @@ class LogSubscription:
         self._dial_at = self._transport.now() + RESTART_PAUSE_S
 
     def _on_lost(self, error: ConnectionLost) -> None:
-        """Note that the daemon is away; raises the error when it has been for too long."""
+        """Record that the daemon is away; raises the error when it is away for too long."""
         self._disconnect()
         now = self._transport.now()
-        if "away_ms" in error.values:  # the daemon is there, and its store is not
+        if "away_ms" in error.values:  # the daemon is there, but its store is not
             self._dial_at = now + AWAY_PAUSE_S
         if self._lost_at is None:
             self._lost_at = now
@@ -398,7 +398,7 @@ class LogSubscription:
 
 
 def _converted(value: Any, kind: type[R]) -> R:
-    """Return plain data as a record; raises Incompatible for what is none."""
+    """Return plain data as a record; raises Incompatible when it does not fit."""
     try:
         return msgspec.convert(value, learned(kind))
     except ValueError as error:
@@ -406,23 +406,23 @@ def _converted(value: Any, kind: type[R]) -> R:
 
 
 class EventPosition:
-    """What blocking and trio subscriptions tell of themselves."""
+    """The properties that blocking and trio subscriptions share."""
 
     _log: LogSubscription
 
     @property
     def position(self) -> int:
-        """Return the ``seq`` of the last event that was given out, else of the one before."""
+        """Return the ``seq`` of the last event that was returned, else of the one before."""
         return self._log.position or 0
 
     @property
     def epoch(self) -> str:
-        """Return of which store the position is one."""
+        """Return the epoch of the store to which the position belongs."""
         return self._log.epoch or ""
 
     @property
     def gap(self) -> CursorGap | None:
-        """Return which events the consumer has missed for good, None when it missed none."""
+        """Return the events that the consumer missed for good, None when it missed none."""
         return self._log.cursor.gap
 
     @property
@@ -434,12 +434,12 @@ class EventPosition:
 class Events(EventPosition):
     """Events in the order of the log, each once, over restarts of the daemon; ends with its Fleet.
 
-    It has a connection of its own. Nothing is read ahead of the loop: one that is slow lags behind
-    and loses nothing. With a ``consumer`` asking for the next event means that those
-    before are dealt with, and ``with`` says so of the last one too, unless it ends by an exception.
+    It has its own connection. Nothing is read ahead of the loop: a slow loop lags behind and loses
+    nothing. With a ``consumer``, asking for the next event confirms that the previous ones are
+    processed. ``with`` confirms the last one too, unless it ends by an exception.
 
-    The loop raises StoreReplaced when the store is not the one it was, and ConnectionLost when the
-    daemon is away for longer than was allowed.
+    The loop raises StoreReplaced when the store was replaced, and ConnectionLost when the daemon is
+    away for longer than was allowed.
     """
 
     def __init__(
@@ -457,7 +457,7 @@ class Events(EventPosition):
 
     @property
     def closed(self) -> bool:
-        """Return whether nothing comes any more."""
+        """Return whether no more events come."""
         return self._log.closed
 
     def __iter__(self) -> Self:
@@ -470,7 +470,7 @@ class Events(EventPosition):
         return event
 
     def next(self, wait_s: float) -> Event | None:
-        """Return the next event; None when ``wait_s`` seconds went by without one."""
+        """Return the next event; None when ``wait_s`` seconds passed without one."""
         return run_blocking(self._log.next_event(wait_s))
 
     def __enter__(self) -> Self:
@@ -480,5 +480,5 @@ class Events(EventPosition):
         run_blocking(self._log.end(saved=kind is None))
 
     def close(self) -> None:
-        """End it; a consumer's cursor stays where it was moved last."""
+        """End it; a consumer's cursor keeps its last position."""
         self._log.close()

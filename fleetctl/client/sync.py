@@ -44,13 +44,13 @@ def call(request: Request[R], *, progress: Callable[[Progress], None] | None = N
 class Fleet:
     """This user's daemon, over one connection, one call at a time.
 
-    It connects at once, so a Fleet has a daemon; ``path`` is another socket than the
-    user's own. When the daemon is restarted, it connects again and sends what was not answered
-    again, for up to ``restart_s`` seconds. Threads that share a Fleet take turns. A process that
-    was forked from its own gets a connection of its own.
+    It connects immediately, so a Fleet has a daemon; ``path`` is another socket than the user's
+    own. When the daemon restarts, it connects again and resends unanswered calls, for up to
+    ``restart_s`` seconds. Threads that share a Fleet take turns. A forked process gets its own
+    connection.
 
     Raises Unavailable when nobody listens, Denied when the server is another user's, Incompatible
-    when its words make no sense, and the daemon's own FleetError for a call that it refused.
+    when a reply is malformed, and the daemon's own FleetError for a call that it refused.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Fleet:
         self.close()
 
     def close(self) -> None:
-        """Close the connection and all that follow events; closing twice is harmless."""
+        """Close the connection and all subscriptions to events; closing twice is harmless."""
         self._closed = True
         self._transport.close()
         while self._subscriptions:
@@ -93,13 +93,13 @@ class Fleet:
     ) -> R:
         """Send a request and return its result; waits up to ``reply_s`` seconds in all.
 
-        By default that is two minutes for what changes something, else 15 seconds; longer by what
-        the daemon is told to wait, and a day for what takes long.
+        The default is two minutes for calls that may change something, else 15 seconds. A time
+        that the request lets the daemon wait is added. Calls that take long get a day.
 
-        A call that may change something carries an idempotency key, so that it can be sent again
-        when the daemon went away before it answered, and is applied once all the same.
+        A call that may change something carries an idempotency key. It can be sent again when the
+        daemon went away before it answered, and is applied only once.
 
-        ``progress`` hears a few times a second how far a long call is.
+        ``progress`` receives the progress of a long call a few times a second.
         """
         request = keyed(request)
         return answer(request, self._exchange_in_turn(outgoing(request, reply_s, progress)))
@@ -109,8 +109,8 @@ class Fleet:
     ) -> Any:
         """Send any method with any parameters and return its result as plain data.
 
-        ``again`` allows it to be sent again over a restart of the daemon: for what changes nothing
-        and for what has an idempotency key.
+        ``again`` allows a retry over a restart of the daemon: for calls that change nothing and
+        for calls with an idempotency key.
         """
         sent = encode({} if params is None else params)
         return self._exchange_in_turn(OutgoingCall(method, sent, reply_s), again=again)
@@ -129,10 +129,10 @@ class Fleet:
     ) -> Events:
         """Follow the event log from after ``since``, or from now on; see ``Events``.
 
-        ``types``, ``mission_id`` and ``agent_id`` select. ``epoch`` says of which store ``since``
-        is a position. A ``consumer`` goes on where the cursor of that name is, and moves it
-        along behind what was dealt with. A daemon that went away is waited for ``away_s`` seconds,
-        or for ever; ``on_link`` hears when it goes and when it is back.
+        ``types``, ``mission_id`` and ``agent_id`` filter. ``epoch`` names the store to which
+        ``since`` belongs. A ``consumer`` continues at the cursor of that name, and moves it behind
+        the processed events. The loop waits ``away_s`` seconds for a daemon that went away, or for
+        ever; ``on_link`` is called when it goes and when it is back.
         """
         from .subscription import Events, SubscriptionOptions
 
@@ -151,7 +151,7 @@ class Fleet:
         await self._transport.dial(self._path, deadline)
 
     async def _reopen(self) -> None:
-        """Connect again, for which a daemon may take as long as for a restart."""
+        """Connect again; waits for a daemon as long as a restart may take."""
         try:
             await self._open(time.monotonic() + self._connect_s)
         except Unavailable:
@@ -160,7 +160,7 @@ class Fleet:
             await reconnect(self._open, self._transport, time.monotonic() + self._restart_s)
 
     def _exchange_in_turn(self, call: OutgoingCall, *, again: bool = True) -> Any:
-        """Exchange a call for its result, ``again`` over restarts of the daemon."""
+        """Return a call's result; ``again`` retries over restarts of the daemon."""
 
         async def exchange() -> Any:
             if not self._transport.open:
@@ -173,7 +173,7 @@ class Fleet:
             return run_blocking(retried(exchange, self._open, self._transport, self._restart_s))
 
     def _lock(self) -> RLock:
-        """Return the lock of those who share this client; a fork may have copied it locked."""
+        """Return the lock of threads that share this client; a fork may have copied it locked."""
         if self._turns_of != os.getpid():
             self._turn, self._turns_of = RLock(), os.getpid()
         return self._turn
@@ -182,7 +182,7 @@ class Fleet:
         try:
             reply = await self._reply(call)
         except BaseException:
-            # Whatever comes on this connection now may be half of something.
+            # The next bytes on this connection may be half of a message.
             self._transport.close()
             raise
         if reply.error is not None:

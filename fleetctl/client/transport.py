@@ -1,6 +1,6 @@
 """Transport of the blocking client: dial the socket, check who listens, send and receive.
 
-The C module below ``socket`` has all that a client needs, and is there in a tenth of the time.
+The C module below ``socket`` has all that a client needs, and loads in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NOT_RUNNING = "fleetd is not running."
-# There where systemd has started the machine; it has no such directory elsewhere.
+# This directory exists only where systemd has booted the machine.
 BOOTED = "/run/systemd/system"
 START = "fleetctl daemon start does whichever of the two this machine has."
 LOOK = "fleetctl doctor checks whether fleetd can start."
@@ -30,9 +30,9 @@ PAUSE_S = 0.02
 
 
 def dial(path: str | os.PathLike[str], deadline: float) -> socket:
-    """Return a connected socket whose other end is ours; ``deadline`` is in monotonic seconds.
+    """Return a socket connected to this user's daemon; ``deadline`` is in monotonic seconds.
 
-    Raises Unavailable when nobody listens, Denied when somebody else does.
+    Raises Unavailable when nobody listens, Denied when another user does.
     """
     while (sock := try_dial(path, deadline - time.monotonic())) is None:
         time.sleep(PAUSE_S)
@@ -48,13 +48,13 @@ def try_dial(path: str | os.PathLike[str], left_s: float) -> socket | None:
         sock.connect(path)
     except OSError as error:
         sock.close()
-        # A full backlog is not a refusal: the daemon takes us as soon as it has room.
+        # A full backlog is not a refusal: the daemon accepts as soon as it has room.
         if error.errno != errno.EAGAIN or left_s < 0:
             raise _connect_error(path, error) from error
         return None
     try:
         uid, _ = credentials(sock)
-    except OSError as error:  # nobody knows whose it is
+    except OSError as error:  # the owner is unknown
         sock.close()
         raise _foreign_socket(path) from error
     if uid != os.getuid():  # it could answer anything
@@ -82,7 +82,7 @@ def _connect_error(path: str, error: OSError) -> FleetError:
 
 
 def _is_no_socket(path: str) -> bool:
-    """Whether there is something else in the place of a socket."""
+    """Return whether the path exists and is no socket."""
     try:
         return not stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116 - as above
     except OSError:
@@ -98,13 +98,13 @@ def _foreign_socket(path: str, **values: Any) -> Denied:
     )
 
 
-# Python raises KeyboardInterrupt between two of its own steps only. A signal that comes just before
-# recv blocks would wait as long as recv does, so no recv waits longer than this.
+# Python raises KeyboardInterrupt only between its own steps. A signal just before recv blocks waits
+# as long as recv does, so no recv waits longer than this.
 SIGNAL_S = 1.0
 
 
 class SocketTransport:
-    """A socket that blocks, one connection at a time; a process that was forked has its own."""
+    """A blocking socket, one connection at a time; a forked process does not use its parent's."""
 
     def __init__(self) -> None:
         self._socket: socket | None = None
@@ -124,13 +124,13 @@ class SocketTransport:
         time.sleep(seconds)  # noqa: ASYNC251
 
     async def dial(self, path: str, deadline: float) -> None:
-        """Open a connection, after closing the one before; raises Unavailable or Denied."""
+        """Open a connection after closing the previous one; raises Unavailable or Denied."""
         self.close()
         self._socket = dial(path, deadline)
         self._process = os.getpid()
 
     async def send(self, data: bytes, wait_s: float) -> None:
-        """Send all; raises TooSlow, ConnectionLost."""
+        """Send all data; raises TooSlow, ConnectionLost."""
         sock = self._current()
         sock.settimeout(wait_s)
         try:
@@ -138,11 +138,11 @@ class SocketTransport:
         except TimeoutError as error:
             raise TooSlow from error
         except (BrokenPipeError, ConnectionResetError):
-            # A daemon that refused the line says why before it closes: go on to read that.
+            # A daemon that refuses the line sends the reason before it closes: read it next.
             return
 
     async def receive(self, wait_s: float) -> bytes:
-        """Return what comes next; raises TooSlow when nothing does, ConnectionLost at the end."""
+        """Return the next bytes; raises TooSlow when none come, ConnectionLost at the end."""
         sock, until = self._current(), time.monotonic() + wait_s
         data = None
         while data is None:

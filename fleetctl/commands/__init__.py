@@ -1,1 +1,1 @@
-"""The commands, a file per group; each is imported only when its group was named."""
+"""The commands, a file per group; each is imported only when its group is named."""

@@ -1,4 +1,4 @@
-"""Prune records: show what would go, ask, and delete it."""
+"""Prune records: show what would be deleted, ask, and delete it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from ..prompts import confirm_or_cancel, show_preview
 
 
 class PruneResult(Protocol):
-    """How many records a prune took away, or would, how many bytes, and a record about each."""
+    """How many records and bytes a prune deleted, or would delete, with details of each record."""
 
     deleted: int
     freed_bytes: int
@@ -31,9 +31,9 @@ def prune(
     request: Callable[[bool], Mutation[Any]],
     describe: Callable[[Any], str],
 ) -> int:
-    """Prune as asked; raises Cancelled on a no, InvalidParams without a terminal.
+    """Prune as requested; raises Cancelled on a no, InvalidParams without a terminal.
 
-    ``noun`` is a plural, ``request`` takes whether it is a dry run, ``describe`` has a line each.
+    ``noun`` is a plural, ``request`` takes the dry-run flag, ``describe`` returns a record's line.
     """
 
     def preview(found: PruneResult) -> list[str]:

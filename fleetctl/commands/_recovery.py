@@ -1,4 +1,4 @@
-"""Recovery at the terminal: what is about to be restored, and its outcome."""
+"""Recovery at the terminal: the announcement of a restore, and its outcome."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,10 +16,10 @@ FOUND: dict[CandidateReason | None, str] = {
 
 
 class RestoreTarget(NamedTuple):
-    """The mission to bring back, and the checkpoint that would do it.
+    """The mission to restore, and the checkpoint to restore it from.
 
-    ``reason`` is why it waits for recovery, None for one that does not. ``others`` are all missions
-    of its directory that wait, when there are several.
+    ``reason`` is why it waits for recovery, None if it does not. ``others`` are all missions of its
+    directory that wait, when there are several.
     """
 
     mission_id: str
@@ -47,7 +47,7 @@ def candidate_target(
 
 
 def announcement(target: RestoreTarget) -> list[str]:
-    """Return the lines that say what is about to be restored."""
+    """Return the lines that announce what will be restored."""
     return [
         *alternatives(target),
         f"{FOUND.get(target.reason, 'Resuming mission:')} {target.title}",
@@ -57,7 +57,7 @@ def announcement(target: RestoreTarget) -> list[str]:
 
 
 def alternatives(target: RestoreTarget) -> Iterator[str]:
-    """Return the lines that list what else could be meant, none when nothing could."""
+    """Yield the lines that list other possible missions, none when there are none."""
     if not target.others:
         return
     yield f"{len(target.others)} missions of this directory wait for recovery:"

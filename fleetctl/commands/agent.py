@@ -1,4 +1,4 @@
-"""``fleetctl agent``: register agents, see who works, and say what one is doing."""
+"""``fleetctl agent``: register agents, list those at work, and report what one is doing."""
 
 from typing import Any, get_args
 
@@ -223,9 +223,9 @@ def _run_start(args: Namespace) -> int:
 
 
 def _waiting_here(client: Fleet) -> RecoveryCandidate | None:
-    """Return what waits in this directory, for an agent without a mission.
+    """Return the recovery that waits in this directory, for an agent without a mission.
 
-    It is never resumed into somebody's mission by itself; see ``_recover``.
+    The agent never resumes somebody's mission automatically; see ``_recover``.
     """
     try:
         found = select_mission(client, "recovery", threshold_ms=threshold_ms())
@@ -243,7 +243,7 @@ def _recover(
         mission_id=candidate.mission_id,
         agent_id=args.agent_id,
         requested_by=args.agent_id,
-        # Where the others are at work again, they must not notice.
+        # Where other agents work again, they must not notice.
         scope="agent" if candidate.agent_id else "mission",
     )
     with prefix_errors("Failed to restore from checkpoint"):
@@ -254,7 +254,7 @@ def _recover(
 
 
 def _confirm_recovery(args: Namespace, candidate: RecoveryCandidate) -> bool:
-    """Ask when somebody is there; else say what waits and how to restore it."""
+    """Ask if a person is there; otherwise print what waits and how to restore it."""
     if args.json:
         return False
     later = console.resume_command(candidate, args.agent_id)

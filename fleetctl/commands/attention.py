@@ -29,7 +29,7 @@ EXAMPLES = """\
   fleetctl attention --follow
   fleetctl attention --follow --json"""
 CHANGED = "agent_needs"
-# What was told of an agent: what it needed, and since when.
+# What was printed about an agent: what it needed, and since when.
 _Told = dict[str, tuple[str, str]]
 
 
@@ -53,12 +53,12 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print who needs a person; then, if asked for, whoever begins to."""
+    """Print the agents that need a person; with ``--follow``, also those that do so later."""
     if args.follow:
         try:
             return _follow(args)
         except KeyboardInterrupt:
-            # Ctrl-C is how one stops following; nothing failed.
+            # Ctrl-C ends following normally; nothing failed.
             return 0
     with Fleet() as client:
         page = client.call(AttentionList(waiting=True))
@@ -118,11 +118,11 @@ def _over_budget(client: Fleet) -> list[_Passed]:
 
 
 def _follow(args: Namespace) -> int:
-    """Print each state once; goes on where it was when the daemon was restarted."""
+    """Print each state once; continues at its position after a restart of the daemon."""
     from ..client import StoreReplaced
 
     with Fleet() as client:
-        # Where the log is before anything is told: what changes meanwhile is told behind it.
+        # Read the log's position before the first output, so that later changes follow it.
         page = client.call(EventList(types=[CHANGED], newest=True, limit=1))
         since: int | None = page.events[0].seq if page.events else 0
         epoch: str | None = page.epoch
@@ -149,7 +149,7 @@ def _tell_link(link: "Link") -> None:
 
 
 def _tell_new(args: Namespace, client: Fleet, told: _Told) -> _Told:
-    """Print who needs a person now and was not told; return what is told by then."""
+    """Print agents that newly need a person; return the states that were printed so far."""
     page = client.call(AttentionList(waiting=True))
     around = None if args.json else _around(client, page)
     for agent in page.agents:
@@ -164,12 +164,12 @@ def _tell_new(args: Namespace, client: Fleet, told: _Told) -> _Told:
 
 
 def _key(agent: AgentState) -> tuple[str, str]:
-    """Return what makes one state of an agent another one."""
+    """Return the identity of an agent's state."""
     return agent.needs, agent.since
 
 
 def _around(client: Fleet, page: AttentionPage) -> Status | None:
-    """Return the state of the daemon, where another machine or a lost agent is told of."""
+    """Return the daemon's status, if an agent is lost or on another machine; else None."""
     if not any(agent.machine or agent.needs == "lost" for agent in page.agents):
         return None
     return client.call(SystemStatus())
@@ -187,7 +187,7 @@ def _show(page: AttentionPage, around: Status | None, passed: list[str]) -> None
 
 
 def _show_one(agent: AgentState, around: Status | None) -> None:
-    """Print an agent: a line for who and where, its text whole, and the way to it."""
+    """Print an agent: a line with its state and place, its full text, and how to get to it."""
     parts = (agent.agent_id, state_of(agent), console.ago(agent.since), project_of(agent))
     console.line("  ".join(filter(None, parts)))
     if told := doing_of(agent):
@@ -206,14 +206,14 @@ def _show_one(agent: AgentState, around: Status | None) -> None:
 
 
 def _machine_of(agent: AgentState, around: Status | None) -> str | None:
-    """Return the name of the machine that an agent is on, where that is another one."""
+    """Return the name of an agent's machine, if it is another one."""
     machines = around.machines if around is not None else []
     found = (each for each in machines if each.machine_id == agent.machine)
     return next((each.name for each in found if around and each.machine_id != around.machine), None)
 
 
 def _taking_over(agent: AgentState, around: Status | None) -> list[str]:
-    """Return the commands that take over the work of a lost agent, none where none waits."""
+    """Return the commands that take over the work of a lost agent, none if no work waits."""
     if agent.needs != "lost" or around is None:
         return []
     waiting = (each for each in around.candidates if agent.agent_id in each.lost_agents)

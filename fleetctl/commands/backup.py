@@ -1,4 +1,4 @@
-"""``fleetctl backup``: a copy of the whole database, made by the daemon while it works."""
+"""``fleetctl backup``: a copy of the whole database, made by the running daemon."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Have the copy made and say where it is."""
+    """Let the daemon make the copy, and print its path."""
     if not args.file:
         raise UsageError("FILE is empty; give the name of a file that does not exist yet.")
     # The daemon has a working directory of its own.
@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
         try:
             copied = call_with_bar(args, "Copying", client, SystemBackup(path=str(target)))
         except Storage as error:
-            # We may do what the daemon could not: a service may see a read-only home.
+            # This process may be able to write there: a service may see a read-only home.
             ours = not os.path.lexists(target) and os.access(target.parent, os.W_OK | os.X_OK)
             if "unwritable" not in error.values or not ours:
                 raise
@@ -50,7 +50,7 @@ def run(args: Namespace) -> int:
 
 
 def _copy_beside_and_move(client: Fleet, args: Namespace, target: Path) -> BackupResult:
-    """Have the copy made beside the database, and move it to where it is wanted."""
+    """Let the daemon make the copy beside the database, and move it to its destination."""
     database = Path(client.call(SystemHello()).paths.database)
     aside = database.with_name(f"{database.name}.backup-{os.urandom(8).hex()}")
     copied = call_with_bar(args, "Copying", client, SystemBackup(path=str(aside)))
@@ -72,7 +72,7 @@ def _copy_beside_and_move(client: Fleet, args: Namespace, target: Path) -> Backu
 
 
 def _move(source: Path, target: Path) -> None:
-    """Give a file another name that is not taken, also on another file system."""
+    """Move a file to a name that is not taken, also to another file system."""
     try:
         target.hardlink_to(source)
         return

@@ -1,4 +1,4 @@
-"""``fleetctl call``: any method of the daemon, for people who build tools."""
+"""``fleetctl call``: any method of the daemon, for developers of tools."""
 
 import json
 import sys
@@ -54,7 +54,7 @@ def run(args: Namespace) -> int:
     _, changes, long = known or ("", False, False)
     if changes and isinstance(params, dict):
         params = {"idempotency_key": new_key(), **params}
-    # What may change something is sent a second time under a key only: then it is applied once.
+    # A call that may change something needs a key to be sent again, so that it is applied once.
     again = (known and not changes) or (
         isinstance(params, dict) and params.get("idempotency_key") is not None
     )
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
 
 
 def _wait_ms(params: Any) -> int:
-    """Return how long the call makes the daemon wait; it refuses anything but a number."""
+    """Return how long the call makes the daemon wait; 0 for values that the daemon refuses."""
     wait_ms = params.get("wait_ms") if isinstance(params, dict) else None
     return wait_ms if isinstance(wait_ms, int) and 0 < wait_ms <= LONGEST_S * 1_000 else 0
 

@@ -53,7 +53,7 @@ DIFF_EXAMPLES = """\
   fleetctl checkpoint diff --last          # the two newest checkpoints
   fleetctl checkpoint diff 14:05 15:30     # two moments of the mission here
   fleetctl checkpoint diff "2h ago"        # a moment and now"""
-# A mission keeps no more checkpoints than this by default; some of them are for undoing.
+# A mission keeps at most this many checkpoints by default, including undo checkpoints.
 NEWEST = 100
 LIST_COLUMNS = "{:<15} {:<25} {:<10} {:<8} {}"
 COLUMNS = (
@@ -226,7 +226,7 @@ def _print_list(page: CheckpointPage) -> None:
 
 
 def _row(summary: CheckpointSummary) -> tuple[str, ...]:
-    """Return the cells of a checkpoint on a terminal, where there is room to say what it is for."""
+    """Return a checkpoint's cells for a terminal, where there is room for its purpose."""
     return (
         summary.id,
         summary.timestamp,
@@ -352,7 +352,7 @@ def _mission_to_verify(client: Fleet, given: str | None) -> str:
 
 
 def _run_pull(args: Namespace) -> int:
-    """Have the files written and say where; 1 when the row of a checkpoint is damaged."""
+    """Let the daemon write the files, and print where; 1 when a checkpoint's row is damaged."""
     with Fleet() as client:
         request = CheckpointPull(mission_id=mission_id(client, args.mission))
         pulled = call_with_bar(args, "Pulling", client, request)

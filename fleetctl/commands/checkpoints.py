@@ -1,4 +1,4 @@
-"""``fleetctl checkpoints``: the other spelling of the commands below ``fleetctl checkpoint``."""
+"""``fleetctl checkpoints``: another spelling of the commands below ``fleetctl checkpoint``."""
 
 from .checkpoint import register_plural as register
 

@@ -1,4 +1,4 @@
-"""``fleetctl completions``: what bash and zsh complete fleetctl with."""
+"""``fleetctl completions``: completions of fleetctl for bash and zsh."""
 
 from ..args import SUPPRESS, Namespace, Subparsers, UsageError, command, yes_option
 from ..completion.shells import SHELLS, install, script
@@ -23,7 +23,7 @@ def register(subparsers: Subparsers) -> None:
     parser.flag("--install", help="install the files in the directories that the shell reads")
     parser.flag("--dry-run", help="show the files, and write nothing")
     yes_option(parser)
-    # What the scripts ask with: a kind, and the beginning of an id.
+    # The scripts call this option with a kind and the beginning of an id.
     parser.add_argument("--ids", nargs=2, help=SUPPRESS)
 
 

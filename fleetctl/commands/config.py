@@ -1,4 +1,4 @@
-"""``fleetctl config``: the settings as this shell sees them, beside those of the daemon."""
+"""``fleetctl config``: the settings of this shell, compared with those of the daemon."""
 
 from fleetd.protocol.errors import Unavailable
 
@@ -28,7 +28,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print the settings and warn about those that the daemon sees differently."""
+    """Print the settings, and warn about those that differ in the daemon."""
     here = loaded_settings()
     settings = [Setting(key=s.key, value=s.value, origin=s.origin) for s in here.settings()]
     try:

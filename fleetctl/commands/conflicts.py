@@ -85,7 +85,7 @@ def _in_one_directory(conflict: EditConflict) -> str:
 
 
 def _name(conflict: EditConflict, root: str) -> str:
-    """Return what a file is called where the reader is: in its repository, else from ~ or /."""
+    """Return a file's name for the reader: relative to the repository, else from ~ or /."""
     for edit in conflict.edits:
         if not edit.machine and edit.path.startswith(f"{root}/"):
             return console.path(edit.path[len(root) + 1 :])

@@ -1,4 +1,4 @@
-"""``fleetctl daemon``: fleetd as a service of this user, or as a process in the background."""
+"""``fleetctl daemon``: fleetd as a service of this user, or as a background process."""
 
 import sys
 from argparse import BooleanOptionalAction
@@ -118,7 +118,7 @@ def _start(begin: Callable[[], tuple[Running, str]], args: Namespace) -> int:
 
 @contextmanager
 def _log_shown(args: Namespace) -> Iterator[None]:
-    """Show the end of the log with an error that has one."""
+    """Print the end of the log with an error that includes it."""
     try:
         yield
     except FleetError as error:

@@ -17,5 +17,5 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Take the tour."""
+    """Run the tour."""
     return int(importlib.import_module("fleetctl.demo.tour").run(args))

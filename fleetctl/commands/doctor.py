@@ -1,6 +1,6 @@
-"""``fleetctl doctor``: everything that can be examined, by the daemon or without it.
+"""``fleetctl doctor``: all checks, by the daemon or without it.
 
-Without one that is the settings, the path of the socket, and the permissions of the roots.
+Without a daemon, they cover the settings, the socket's path, and the permissions of the roots.
 """
 
 import os
@@ -38,14 +38,14 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Have the daemon examine itself; without one, examine what its start would meet."""
+    """Let the daemon check itself; without one, check what its start would find."""
     try:
         with Fleet() as client:
             hello = client.call(SystemHello())
             found = call_with_bar(args, "Checking", client, SystemDoctor(fix=args.fix)).findings
         daemon = _daemon(hello)
     except TooSlow as error:
-        # It goes on, so nothing is examined that a start would meet.
+        # The daemon still runs, so the checks for its start are left out.
         daemon = Finding(check="daemon", ok=False, detail=f"{error.message} {error.hint}")
         found = []
     except (Unavailable, Denied, InvalidParams) as error:
@@ -76,7 +76,7 @@ def _daemon(hello: Hello) -> Finding:
 
 
 def _preflight() -> list[Finding]:
-    """Examine what the next start of fleetd would meet; changes nothing."""
+    """Check what the next start of fleetd would find; changes nothing."""
     # Imported here: reading the configuration needs platformdirs and a TOML parser.
     from fleetd.config import ConfigError, load
 
@@ -98,7 +98,7 @@ def _preflight() -> list[Finding]:
 
 
 def _server(config: "Config") -> list[Finding]:
-    """Say what the daemon's program meets at the server of a shared store."""
+    """Return what the daemon's program finds at the server of a shared store."""
     if not config.store:
         return []
     # Imported here: most stores are files of this machine.
@@ -127,7 +127,7 @@ def _socket(path: Path) -> list[Finding]:
 
 
 def _obstacle(path: Path) -> str:
-    """Say why fleetd could not listen there; nothing when it could."""
+    """Return why fleetd could not listen there; empty when it could."""
     try:
         info = path.lstat()
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def _obstacle(path: Path) -> str:
 
 
 def _database(path: Path) -> list[Finding]:
-    """Return what is wrong with the file of the database."""
+    """Return the findings about the file of the database."""
     try:
         if not path.exists():
             return []

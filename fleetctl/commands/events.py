@@ -58,12 +58,12 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print events, or follow them until the person has seen enough."""
+    """Print events, or follow them until the person stops."""
     if args.follow:
         try:
             return _follow(args)
         except KeyboardInterrupt:
-            # Ctrl-C is how one stops following; nothing failed.
+            # Ctrl-C ends following normally; nothing failed.
             return 0
     with Fleet() as client:
         events = _listed(client, args)
@@ -76,10 +76,10 @@ def run(args: Namespace) -> int:
 
 
 def _since(text: str) -> int | str:
-    """Return the number of an event, or the time that an age means."""
+    """Return the number of an event, or the time for an age."""
     if text.isdecimal():
         return whole_number(0, 2**62)(text)
-    # Imported here: others need no times of the wire.
+    # Imported here: other arguments need no times of the wire.
     from fleetd.protocol.timestamps import iso
 
     try:
@@ -91,9 +91,9 @@ def _since(text: str) -> int | str:
 
 
 def _listed(client: Fleet, args: Namespace) -> list[Event]:
-    """Return the newest events, or after the number in ``--since`` the first; oldest first.
+    """Return the newest events, or the first ones after the number in ``--since``; oldest first.
 
-    Says so when that leaves out what was asked for.
+    It warns when the limit leaves out events that were asked for.
     """
     limit = args.limit or DEFAULT_LIMIT
     one_more = limit + 1
@@ -103,7 +103,7 @@ def _listed(client: Fleet, args: Namespace) -> list[Event]:
             onward = events[limit - 1].seq
             console.warn(f"There are more events; continue with --since {onward}.")
         return events[:limit]
-    # Without an age nobody asks how far back the log goes.
+    # Without an age, nobody asks how far back the log goes.
     wanted = one_more if args.since else limit
     found = newest_events(client, **_which(args), since_time=args.since, limit=min(wanted, PAGE))
     events = list(islice(found, wanted))
@@ -130,7 +130,7 @@ def _after(client: Fleet, args: Namespace, limit: int) -> Iterator[Event]:
 
 
 def _follow(args: Namespace) -> int:
-    """Print events as they come; goes on where it was when the daemon was restarted."""
+    """Print events as they come; continues at its position after a restart of the daemon."""
     from msgspec import to_builtins
 
     left = args.limit
@@ -146,7 +146,7 @@ def _follow(args: Namespace) -> int:
 
 
 def _stream(args: Namespace) -> Iterator[Event]:
-    """Yield events without gaps; in a store that was replaced, from its end on."""
+    """Yield events without gaps; after a replacement of the store, from the end of its log."""
     from ..client import StoreReplaced
 
     with Fleet() as fleet:
@@ -160,7 +160,7 @@ def _stream(args: Namespace) -> Iterator[Event]:
 
 
 def _position(fleet: Fleet, since: int | str | None) -> int | None:
-    """Return the number of the event behind which a time begins; other numbers as they are."""
+    """Return the number of the event before a time; other numbers stay unchanged."""
     if not isinstance(since, str):
         return since
     page = fleet.call(EventList(since_time=since, limit=1))
@@ -175,7 +175,7 @@ def _tell(link: "Link") -> None:
 
 
 def _print(event: Event) -> None:
-    """Print an event as a sentence to who looks on, else with all that it says."""
+    """Print an event as a sentence for people, else with all its data."""
     if console.human_readable():
         start = f"{event.seq:>6}  {times.moment(event.timestamp, console.now_ms()):<8}  "
         text = console.rest_of_line(start, sentence(event))

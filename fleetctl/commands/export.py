@@ -1,4 +1,4 @@
-"""``fleetctl export``: missions as traces, to a file or to a collector of OpenTelemetry."""
+"""``fleetctl export``: missions as traces, to a file or to an OpenTelemetry collector."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Export spans, batch by batch, and tell how many."""
+    """Export spans, batch by batch, and print their number."""
     from ..export.collector import Collector
     from ..export.encoding import Encoding, Json, Protobuf, batches
 
@@ -121,7 +121,7 @@ def _print(body: bytes, *, is_text: bool) -> None:
 
 
 def _check(args: Namespace) -> None:
-    """Raise UsageError for options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     if args.out is not None and args.endpoint is not None:
         raise UsageError("Give either --out or --endpoint.")
     if args.out == "":
@@ -136,7 +136,7 @@ def _check(args: Namespace) -> None:
 
 
 def _send(send: Callable[[bytes], None], body: bytes, told: dict[str, int]) -> None:
-    """Send a request; an error tells what the collector has by then."""
+    """Send a request; an error states what the collector has received before."""
     try:
         send(body)
     except Unavailable as error:
@@ -147,7 +147,7 @@ def _send(send: Callable[[bytes], None], body: bytes, told: dict[str, int]) -> N
 
 
 def _missions(client: Fleet, args: Namespace) -> list[Mission]:
-    """Return what is exported, the oldest first; raises NotFound."""
+    """Return the missions to export, the oldest first; raises NotFound."""
     if args.all or args.since is not None:
         since = time_before(args.since) or ""
         found = all_pages(lambda **more: client.call(MissionList(limit=PAGE, **more)).missions)

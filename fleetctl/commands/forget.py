@@ -1,4 +1,4 @@
-"""``fleetctl forget``: take back what is remembered of a mission, a session or a project."""
+"""``fleetctl forget``: delete everything about a mission, a session or a project."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from ..prompts import confirm_or_cancel, show_preview
 EXAMPLES = """\
   fleetctl forget project --dry-run
   fleetctl forget mission msn-1a2b3c4d --yes"""
-# What is counted, in the order of the report.
+# What the report counts, in its order.
 COUNTED = (
     *("missions", "sorties", "agents", "notes", "locks", "messages", "events"),
     *("checkpoints", "runs", "snapshots", "recoveries", "cursors", "files"),
@@ -53,7 +53,7 @@ def _add(actions: Subparsers, name: str, parameter: str, summary: str) -> Comman
 
 
 def _forget(parameter: str, args: Namespace) -> int:
-    """Show what goes, ask, forget it and report."""
+    """Show what will be deleted, ask, delete it, and print a report."""
     name = args.name
     if parameter == "project_dir":
         name = absolute(name) if name else project_dir()

@@ -1,4 +1,4 @@
-"""``fleetctl guard``: hooks of Git that keep agents from committing each other's files."""
+"""``fleetctl guard``: Git hooks that keep agents from committing each other's files."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from ..integrations import guard
 from ..integrations.guard import BY_AGENT, REFUSED, Guard
 from ..output import console, tables
 
-# A daemon that hangs holds up no commit: each hook waits so long for it.
+# A daemon that hangs must not delay a commit: each hook waits at most this long.
 CONNECT_S, REPLY_S = 1.0, 2.0
 AT_ONCE = 5_000
 SHOWN = 20
@@ -71,7 +71,7 @@ def _guard(args: Namespace) -> Guard:
 
 def _run_install(args: Namespace) -> int:
     found = _guard(args)
-    # What was chosen before stays.
+    # An earlier choice stays.
     changed = found.install(trailer=args.trailer or found.trailer)
     value = {"repository": str(found.root), "hooks": str(found.hooks), "changed": _names(changed)}
     if args.json:
@@ -87,7 +87,7 @@ def _run_install(args: Namespace) -> int:
 
 
 def _kept(each: guard.HookFile) -> str:
-    """Return what became of the hook that was there; ``each`` is as it was before."""
+    """Return what happened to the existing hook; ``each`` is its state before."""
     if each.state != "other" and not each.before:
         return ""
     name = f"{each.path.name}{guard.BEFORE}"
@@ -157,12 +157,12 @@ def _run_check(args: Namespace) -> int:
 
 
 def _tells(args: Namespace) -> bool:
-    """Whether this is the hook that tells what stops no commit: the one that always runs."""
+    """Return whether this is the hook that always runs, which reports what stops no commit."""
     return args.message is not None
 
 
 def _answer_git(args: Namespace) -> int:
-    """Say to Git, and to whoever commits, whether the commit may be made."""
+    """Report to Git, and to the committer, whether the commit may be made."""
     root = _guard(args).root
     verdict = _verdict(root, args.commit)
     if verdict.agent_id is None:
@@ -184,9 +184,9 @@ def _tell_person(verdict: CommitVerdict) -> None:
 
 
 def _verdict(root: Path, commit: list[str] | None = None) -> CommitVerdict:
-    """Ask fleetd about the files of a commit, by default about what is staged.
+    """Ask fleetd about the files of a commit, by default about the staged files.
 
-    Those that were committed after the other agent's change are left out.
+    Files that were committed after the other agent's change are left out.
     """
     files = guard.committed_files(root, *commit) if commit else guard.staged_files(root)
     found: list[OthersFile] = []
@@ -205,7 +205,7 @@ def _verdict(root: Path, commit: list[str] | None = None) -> CommitVerdict:
 def _uncommitted(root: Path, files: list[OthersFile], commit: str | None) -> list[OthersFile]:
     """Return the files without those that were committed after the other agent's change.
 
-    A file that differs from the disk stays: to commit it would undo the other agent's commit.
+    A file that differs from the disk stays: committing it would undo the other agent's commit.
     """
     changed = {
         each.file: to_ms(each.changed_at) for each in files if not each.lock and each.changed_at
@@ -252,5 +252,5 @@ def _show(verdict: CommitVerdict) -> None:
 
 
 def _say(*lines: str) -> None:
-    """Say something beside what Git says."""
+    """Print lines on stderr, beside Git's own output."""
     print(*(console.clean(line) for line in lines), sep="\n", file=sys.stderr)

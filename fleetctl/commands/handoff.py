@@ -22,7 +22,7 @@ EXAMPLES = """\
   fleetctl handoff claude-1a2b3c4d --to codex
   fleetctl handoff claude-1a2b3c4d --to gemini --tmux
   fleetctl handoff claude-1a2b3c4d --to codex --print"""
-# By these another fleetctl finds the same daemon and the same programs.
+# With these variables, another fleetctl finds the same daemon and the same programs.
 _PASSED_ON = ("PATH", "FLEET_SOCKET", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 AWAITED = "30 s"
 FAILED = 1
@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
             HandoffBegin(agent_id=args.agent, to=args.to, force=args.force, dry_run=True)
         )
         launch = _launch(planned)
-        # All that can be in the way is found out before anything is asked or changed.
+        # All obstacles are found before anything is asked or changed.
         launch.executable()
         check_directory(launch)
         if args.print:
@@ -85,7 +85,7 @@ def run(args: Namespace) -> int:
             HandoffBegin(
                 agent_id=args.agent,
                 to=args.to,
-                # What was shown names it already.
+                # The text that was shown names it already.
                 successor_id=planned.handoff.successor_id,
                 force=args.force,
             )
@@ -94,7 +94,7 @@ def run(args: Namespace) -> int:
 
 
 def _launch(begun: HandoffBegun) -> Launch:
-    """Return what begins the session of a successor."""
+    """Return the launch of a successor's session."""
     handoff = begun.handoff
     presets = {
         "FLEET_AGENT_ID": str(handoff.successor_id),
@@ -104,7 +104,7 @@ def _launch(begun: HandoffBegun) -> Launch:
 
 
 def _again(args: Namespace, *words: str) -> list[str]:
-    """Return the words of this command as another terminal is to run it."""
+    """Return the words of this command for another terminal."""
     force = ["--force"] if args.force else []
     return ["handoff", args.agent, "--to", args.to, "--exec", *force, *words]
 
@@ -127,7 +127,7 @@ def _print(args: Namespace, planned: HandoffBegun, launch: Launch) -> int:
 def _announce(args: Namespace, planned: HandoffBegun, launch: Launch) -> None:
     """Show what the new session will read and what moves; raises Cancelled when the answer is no.
 
-    A script that reads JSON has nobody to ask, and has asked for it already.
+    A script that reads JSON cannot answer a question, and asked for the hand-off already.
     """
     ask = not args.yes and (not args.json or interactive())
     if not args.json or ask:
@@ -154,7 +154,7 @@ def _announce(args: Namespace, planned: HandoffBegun, launch: Launch) -> None:
 
 
 def _without_hooks(harness: str, directory: str | None) -> list[str]:
-    """Return a warning where no hook would tell fleetd of the new session."""
+    """Return a warning if no hook would report the new session to fleetd."""
     from pathlib import Path
 
     cli, installation = HARNESSES[harness], this_installation()
@@ -166,7 +166,7 @@ def _without_hooks(harness: str, directory: str | None) -> list[str]:
 
 
 def _open_window(args: Namespace, launch: Launch) -> int:
-    """Have the same command run in a window of tmux, which has the new session as its child."""
+    """Run the same command in a window of tmux, where the new session is its child."""
     words = (sys.executable, "-m", "fleetctl", *_again(args, "--yes"))
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     window = Launch("fleetctl", words, launch.directory, passed)
@@ -181,7 +181,7 @@ def _open_window(args: Namespace, launch: Launch) -> int:
 
 
 def _run(handoff: Handoff, launch: Launch) -> int:
-    """Run the new session to its end, and say what became of the hand-off."""
+    """Run the new session to its end, and print the outcome of the hand-off."""
     try:
         ended = child.run(launch)
     except FleetError:
@@ -207,7 +207,7 @@ def _run(handoff: Handoff, launch: Launch) -> int:
 
 
 def _end(handoff: Handoff) -> Handoff | None:
-    """Return what became of a hand-off, which awaits nobody any more; None if nobody tells."""
+    """Return a hand-off, which no longer waits for a session; None if its outcome is unknown."""
     try:
         with Fleet() as client:
             done = client.call(HandoffGet(handoff_id=handoff.id))

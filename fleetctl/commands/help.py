@@ -1,4 +1,4 @@
-"""``fleetctl help``: what ``--help`` prints, for who types it in front."""
+"""``fleetctl help``: prints what ``--help`` prints, for people who type it first."""
 
 from ..args import Namespace, Subparsers, UsageError, command
 from ..output import console
@@ -23,8 +23,8 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print the help of a command; raises UsageError for one that there is not."""
-    # Imported here: it is what imports this.
+    """Print the help of a command; raises UsageError for an unknown one."""
+    # Imported here: that module imports this one.
     from ..cli import build_parser, overview
 
     if args.all and args.words:

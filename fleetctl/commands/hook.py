@@ -1,6 +1,6 @@
 """``fleetctl hook``: the hook client, for settings that cannot name an interpreter.
 
-``fleetctl.__main__`` goes to it directly, past everything that could print or fail.
+``fleetctl.__main__`` calls the client directly, before anything that could print or fail.
 """
 
 from argparse import REMAINDER

@@ -1,4 +1,4 @@
-"""``fleetctl hooks``: put fleetd's hooks into agent CLIs, take them out, see how they do."""
+"""``fleetctl hooks``: install fleetd's hooks in agent CLIs, remove them, show their state."""
 
 from argparse import BooleanOptionalAction
 
@@ -188,7 +188,7 @@ def _run_doctor(args: Namespace) -> int:
         )
     for each in live:
         found += each.findings()
-    # Without a daemon nobody can tell what was heard.
+    # Without a daemon, nobody knows which events it received.
     spooled = bool(found) and all(each.ok for each in found) and not args.live
     found.insert(0, heard_of.finding(spooled=spooled))
     findings = Findings(ok=all(each.ok for each in found), findings=found)
@@ -205,7 +205,7 @@ def _run_doctor(args: Namespace) -> int:
 
 
 def _live(args: Namespace, states: list[HooksState], heard_of: status.Heard) -> list[Live]:
-    """Return what is installed or was heard, of the agent CLIs that were named or of all."""
+    """Return the named agent CLIs, or all, whose hooks are installed or whose events came."""
     installation, place = this_installation(), project(args)
     known = {seen.harness: seen for seen in states}
     names = [

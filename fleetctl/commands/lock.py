@@ -132,14 +132,14 @@ def _lock_command(actions: Subparsers, name: str, run: Run, summary: str) -> Com
 
 
 def _absolute_file(file: str) -> str:
-    """Return a file as a request names it: absolute, from home, or the key that a lock shows."""
+    """Return a file in the form of a request: absolute, from home, or the key that a lock shows."""
     return file if file.startswith((*LOCK_KEY_PREFIXES, "~/")) else absolute(file)
 
 
 def _lock_id(client: Fleet, lock: str, agent: str, *, own: bool = True) -> str:
-    """Return the id of a lock that is given by its id, or by what it is on; raises NotFound.
+    """Return the id of a lock, given by its id or by its target; raises NotFound.
 
-    Of shared locks it is the agent's own one, or else another one's.
+    Of shared locks it prefers the agent's own, or another agent's if ``own`` is false.
     """
     if lock.startswith("lck-"):
         return lock
@@ -156,7 +156,7 @@ def _lock_id(client: Fleet, lock: str, agent: str, *, own: bool = True) -> str:
 
 
 def _of_target(named: str) -> dict[str, Any]:
-    """Return what selects the locks on a file, a directory or a pattern."""
+    """Return the parameters that select the locks on a file, a directory or a pattern."""
     target = lock_target(named, cwd_or_root())
     if "file" in target:
         return {"file": _absolute_file(named)}
@@ -197,7 +197,7 @@ def _granted(args: Namespace, lock: Lock, verb: str) -> int:
 
 
 def _path_of(lock: Lock) -> str:
-    """Return a lock's file so that it means the same wherever it is read."""
+    """Return a lock's file in a form that means the same everywhere."""
     return console.path(lock.normalized_path or lock.file)
 
 
@@ -264,7 +264,7 @@ def _run_list(args: Namespace) -> int:
 
 
 def _row(lock: Lock, paths: dict[str, str]) -> tuple[str, ...]:
-    # When a lock ended that is not active any more, only exact output says.
+    # Only exact output shows when an inactive lock ended.
     exact = not console.human_readable()
     return (
         lock.id,

@@ -83,7 +83,7 @@ def _run_forget(args: Namespace) -> int:
 
 
 def _find(machines: list[MachineLine], wanted: str) -> tuple[str, str]:
-    """Return the id of the machine that somebody means, and what it is; raises NotFound."""
+    """Return the id of the named machine, and its description; raises NotFound."""
     for each in machines:
         if wanted in (each.machine_id, each.name):
             agents = console.plural(each.agents, "agent")

@@ -1,4 +1,4 @@
-"""``fleetctl mcp``: the server that agents work with their fleet through, and who starts it."""
+"""``fleetctl mcp``: the MCP server for agents, and its installation in agent CLIs."""
 
 import re
 import sys
@@ -49,7 +49,7 @@ def register(subparsers: Subparsers) -> None:
         help="the agent (default: FLEET_AGENT_ID, else the agent of the CLI that runs this)",
     )
     parser.set_defaults(run=run, parser=parser, json=False)
-    # Without one of them it is the server.
+    # Without an action, the command runs the server.
     actions = parser.optional_commands("action")
     summary = "Add the MCP server to the settings of agent CLIs. Other settings stay unchanged."
     example = "  fleetctl mcp install --all\n  fleetctl mcp install claude codex --dry-run"
@@ -80,7 +80,7 @@ def run(args: Namespace) -> int:
 
 
 def _agent(given: str | None) -> str | None:
-    """Return who the agent is; raises UsageError for a malformed name."""
+    """Return the agent's name; raises UsageError for a malformed one."""
     if given is not None and not re.match(AGENT_ID, given):
         raise UsageError(
             f"argument --agent: {given!a} is not a name: use 1 to 64 of a-z, A-Z, 0-9, . _ : @ -"
@@ -89,7 +89,7 @@ def _agent(given: str | None) -> str | None:
 
 
 def _run_install(args: Namespace) -> int:
-    # An agent CLI would complain of a server that cannot start, each time that it starts itself.
+    # An agent CLI would report a server that cannot start each time that the CLI itself starts.
     if not mcp_extra.is_installed() and not args.dry_run:
         raise InvalidState(f"{MISSING} Nothing was changed.", hint=mcp_extra.hint())
     command, place = this_command(), project(args)

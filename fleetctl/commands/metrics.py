@@ -1,4 +1,4 @@
-"""``fleetctl metrics``: the daemon's figures, for Prometheus."""
+"""``fleetctl metrics``: the daemon's metrics, for Prometheus."""
 
 import os
 from contextlib import suppress
@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Ask the daemon, then print or write."""
+    """Read the metrics from the daemon, and print or write them."""
     metrics = call(SystemMetrics())
     if args.output is not None:
         _write(args.output, metrics.text)
@@ -44,8 +44,8 @@ def run(args: Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in its place by renaming, so that a collector never reads half of one."""
-    # A collector takes *.prom: this one is none yet.
+    """Replace a file by renaming, so that a collector never reads half of one."""
+    # A collector reads *.prom; the temporary file must not match.
     coming = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
         coming.write_text(text, encoding="utf-8")

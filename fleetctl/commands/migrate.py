@@ -1,6 +1,6 @@
-"""``fleetctl migrate``: has the daemon's program move the store, and shows what came of it.
+"""``fleetctl migrate``: lets the daemon's program move the store, and shows the outcome.
 
-Only that program touches a store, also while no daemon runs.
+Only that program accesses a store, also while no daemon runs.
 """
 
 import subprocess
@@ -71,7 +71,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Have it done, and show it."""
+    """Run the migration, and show its outcome."""
     what = args.what or "move"
     if what == "roles":
         script = resources.files("fleetd") / "share" / "postgres" / "roles.sql"
@@ -93,7 +93,7 @@ def run(args: Namespace) -> int:
 def run_job(
     job: MigrationRequest, draw: Callable[[Progress], None] | None = None
 ) -> MigrationReply:
-    """Have the daemon's program, of this version, work on the store; raises the error it tells."""
+    """Let this version of the daemon's program work on the store; raises the error it reports."""
     sys.stdout.flush()
     with subprocess.Popen(
         [sys.executable, "-m", "fleetd", "--migrate"],
@@ -119,7 +119,7 @@ def run_job(
 def _read_replies(
     lines: Iterator[bytes], draw: Callable[[Progress], None] | None
 ) -> MigrationReply | None:
-    """Read to the end, show how far it is, and return what was said last."""
+    """Read to the end, draw the progress, and return the last reply."""
     last = None
     for line in lines:
         said = msgspec.json.decode(line, type=MigrationReply)

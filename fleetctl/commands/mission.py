@@ -1,4 +1,4 @@
-"""``fleetctl mission``: create, start and end missions, and tell what happened on one."""
+"""``fleetctl mission``: create, start and end missions, and show what happened in one."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -73,7 +73,7 @@ LIST_EXAMPLES = """\
   fleetctl mission list --status in_progress
   fleetctl mission list --agent claude-1a2b3c4d"""
 ENTRIES = 40
-# Nearly always enough for the entries that are shown, and not all of a mission of weeks.
+# Nearly always enough for the entries that are shown, without reading a mission of weeks.
 EVENTS = 5_000
 COLUMNS = (
     Column("ID"),
@@ -377,10 +377,10 @@ def _run_timeline(args: Namespace) -> int:
 def _entries(
     args: Namespace, mission: Mission, events: Iterator[Event], now: int
 ) -> "tuple[list[Entry], bool]":
-    """Tell of the newest events, and of twice as many until the story goes back far enough.
+    """Return entries of the newest events, and of twice as many until they go back far enough.
 
-    Its oldest line may be half of one, so that there has to be one more. Returns also whether
-    those are all events there are.
+    The oldest entry may be incomplete, so there has to be one more. Also returns whether those
+    are all events that exist.
     """
 
     from ..output.views.timeline import timeline_entries

@@ -1,4 +1,4 @@
-"""``fleetctl notify``: tell a person which agent needs them, on the desktop or elsewhere."""
+"""``fleetctl notify``: tells a person which agent needs them, on the desktop or elsewhere."""
 
 import sys
 import time
@@ -114,8 +114,8 @@ def _channels(parser: CommandParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Tell what agents need, until Ctrl-C or SIGTERM."""
-    # Imported here: whoever asks for help needs none of it.
+    """Report what agents need, until Ctrl-C or SIGTERM."""
+    # Imported here: help needs none of it.
     import msgspec
     import trio
 

@@ -1,4 +1,4 @@
-"""``fleetctl reopen``: the sessions that ended, and the command that opens each again."""
+"""``fleetctl reopen``: the sessions that ended, and the commands that open them again."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,18 +19,18 @@ EXAMPLES = """\
   fleetctl reopen claude-1f0c2a9b --exec
   fleetctl reopen --lost --tmux
   fleetctl reopen --mission msn-1a2b3c4d --json"""
-# Nobody wants as many windows by mistake.
+# More windows than this are probably a mistake.
 MOST_WINDOWS = 30
 _ENDED = {"closed": "closed", "vanished": "ended at its prompt", "lost": "lost", None: "alive"}
 _SHOWN_OF_COMMIT = 12
 
 
 class Refused(InvalidState):
-    """A session is not opened again as things are."""
+    """A session cannot be reopened in the present situation."""
 
 
 class _Entry(NamedTuple):
-    """A session, what has changed since its last sign, and its command or why there is none."""
+    """A session, the changes since its last sign, and its command or why there is none."""
 
     session: Session
     differences: list[str]
@@ -70,18 +70,18 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """List the sessions, and open them if asked for."""
+    """List the sessions, and open them if requested."""
     _check(args)
     entries = [_entry(session, force=args.force) for session in _wanted(args)]
     if args.tmux or args.exec:
         return _open(args, entries)
     console.show(args, _document(entries), lambda _: _show(entries, of_all=args.all))
-    # Of who was named, each was to be opened.
+    # Each named session was to be opened.
     return int(bool(args.agents) and any(each.launch is None for each in entries))
 
 
 def _check(args: Namespace) -> None:
-    """Raise UsageError for what excludes each other."""
+    """Raise UsageError for options that exclude each other."""
     if sum((args.print, args.tmux, args.exec)) > 1:
         raise UsageError("Only one of --print, --tmux and --exec can be given.")
     if args.agents and (args.lost or args.all or args.mission):
@@ -93,7 +93,7 @@ def _check(args: Namespace) -> None:
 
 
 def _wanted(args: Namespace) -> list[Session]:
-    """Return the sessions that are asked for, the one with the newest sign first."""
+    """Return the requested sessions, the one with the newest sign first."""
     found: dict[str, Session] = {}
     with Fleet() as client:
         for agent in dict.fromkeys(args.agents):
@@ -133,7 +133,7 @@ def _entry(session: Session, *, force: bool) -> _Entry:
 
 
 def _check_session(session: Session, launch: Launch, *, force: bool) -> None:
-    """Raise what keeps a session from being opened here."""
+    """Raise Refused if a session cannot be opened here."""
     if session.machine is not None:
         raise Refused(
             f"The session of {session.agent_id} is on another machine: {session.machine}.",
@@ -150,7 +150,7 @@ def _check_session(session: Session, launch: Launch, *, force: bool) -> None:
 
 
 def _differences(session: Session) -> list[str]:
-    """Return in sentences what has changed since the last sign of a session."""
+    """Return, in sentences, the changes since the last sign of a session."""
     then, now = session.place, session.now
     if now is None or not now.directory_exists:
         return []
@@ -162,7 +162,7 @@ def _differences(session: Session) -> list[str]:
         is_now = f"is now {now.worktree}" if now.worktree else "is gone"
         return [f"The work tree was {then.worktree} and {is_now}."]
     told = []
-    # Where neither is known, Git keeps its branches in another way.
+    # If neither is known, Git stores its branches in another way.
     if (then.branch or then.head) and (now.branch or now.head):
         if then.branch != now.branch:
             was, is_now = (each or "none (a commit)" for each in (then.branch, now.branch))
@@ -241,7 +241,7 @@ def _place(session: Session) -> str:
 
 
 def _open(args: Namespace, entries: "Sequence[_Entry]") -> int:
-    """Open the sessions that can be opened; of those that were named, all or none."""
+    """Open the sessions that can be opened; of named sessions, all or none."""
     for each in entries:
         if each.problem and (args.agents or len(entries) == 1):
             raise each.problem

@@ -50,7 +50,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print or write the report in the form that was asked for."""
+    """Print or write the report in the requested format."""
     # Imported here: help and completions need no report.
     from ..report import document, markdown, page, timeline
     from ..report.usage import usage_of
@@ -73,7 +73,7 @@ def run(args: Namespace) -> int:
 
 
 def _found(client: Fleet, subject: str | None) -> Report:
-    """Return the report of an agent or a mission; a name that both could have is the mission's."""
+    """Return the report of an agent or a mission; an ambiguous name is the mission's."""
     if subject is None:
         return client.call(ReportGet(mission_id=reported_mission(client)))
     if not re.match(r"[A-Za-z0-9][\w.:@-]{0,63}\Z", subject):
@@ -100,7 +100,7 @@ def _unknown(subject: str) -> NotFound:
 def _as_json(
     report: Report, usage: "list[UsageRow] | None", *, with_prompts: bool
 ) -> dict[str, Any]:
-    """Return the report as the daemon has it, with the tokens if they are known."""
+    """Return the daemon's report, with the tokens if they are known."""
     from ..report.document import title_of
 
     found: dict[str, Any] = dict(report)  # type: ignore[call-overload]
@@ -124,12 +124,12 @@ def _as_json(
 
 
 def _silent(agent: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return an agent without what it said last to its user."""
+    """Return an agent without its last answer to its user."""
     return agent and {**agent, "needs_text": None}
 
 
 def _deliver(args: Namespace, text: str) -> int:
-    """Print the text, or write it to the file that was named."""
+    """Print the text, or write it to the named file."""
     if args.out is None:
         sys.stdout.write(text)
         return 0

@@ -1,6 +1,6 @@
-"""``fleetctl restore``: asks, then lets the daemon's program put a copy in place.
+"""``fleetctl restore``: asks, then lets the daemon's program replace the database with a copy.
 
-Only that program touches the store, also while no daemon runs.
+Only that program accesses the store, also while no daemon runs.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Say what would be moved where, ask, and have it done."""
+    """Show what will be moved where, ask, and restore it."""
     if not args.file:
         raise UsageError("FILE is empty; give the name of a file that fleetctl backup made.")
     file = Path.cwd() / args.file
@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
 
 
 def _fleetd(file: Path, options: list[str], out: TextIO) -> int:
-    """Run the daemon's program, this version of it, and pass on what it says."""
+    """Run this version of the daemon's program, and pass on its output."""
     out.flush()
     command_line = [sys.executable, "-m", "fleetd", "--restore", str(file), *options]
     return subprocess.run(

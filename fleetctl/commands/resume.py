@@ -1,4 +1,4 @@
-"""``fleetctl resume``: bring a mission back from a checkpoint and print its briefing."""
+"""``fleetctl resume``: restore a mission from a checkpoint and print its briefing."""
 
 import sys
 
@@ -93,13 +93,13 @@ def run(args: Namespace) -> int:
         with prefix_errors("Failed to restore from checkpoint"):
             outcome = client.call(
                 RecoveryRestore(
-                    # Without a named one the daemon may pass over a damaged one to that before.
+                    # Without a named checkpoint, the daemon may skip a damaged one.
                     checkpoint_id=target.checkpoint_id if args.checkpoint else None,
                     mission_id=None if args.checkpoint else target.mission_id,
                     requested_by=args.requested_by,
                     agent_id=args.agent,
                     take_over_from=args.take_over_from,
-                    # One lost agent is no reason to touch the others.
+                    # One lost agent is no reason to affect the others.
                     scope=args.scope or ("agent" if args.take_over_from else "mission"),
                     dry_run=args.dry_run,
                     force_locks=args.force_locks,
@@ -107,9 +107,9 @@ def run(args: Namespace) -> int:
                 )
             )
     if not args.json and outcome.checkpoint_id != target.checkpoint_id:
-        # The newest one was damaged in both copies, or expired; the warnings say which.
+        # The newest one was damaged in both copies, or expired; the warnings name the reason.
         console.line(f"Used checkpoint: {outcome.checkpoint_id}")
-    # Lock conflicts that are left are no failure.
+    # Remaining lock conflicts are no failure.
     status = console.show(args, outcome, show_outcome)
     if args.dry_run and not args.json and target.others:
         print()
@@ -118,7 +118,7 @@ def run(args: Namespace) -> int:
 
 
 def _choose(client: Fleet, args: Namespace) -> RestoreTarget:
-    """Return what to restore: what was named, else what the daemon says is meant.
+    """Return what to restore: the named mission or checkpoint, else the daemon's choice.
 
     Raises InvalidState when there is nothing to restore, NotFound for an id that does not exist,
     InvalidParams for a checkpoint that is another mission's, and when missions wait elsewhere only.
@@ -140,7 +140,7 @@ def _choose(client: Fleet, args: Namespace) -> RestoreTarget:
 
 
 def _silent(client: Fleet, mission: str) -> RecoveryCandidate | None:
-    """Return a mission that is silent, by the threshold of this shell when it names one."""
+    """Return a mission if it is silent, by the threshold of this shell if it sets one."""
     request = RecoveryDetect(mission_id=mission, threshold_ms=threshold_ms())
     return next(iter(client.call(request).candidates), None)
 
@@ -149,7 +149,7 @@ def _mission(client: Fleet, mission: Mission) -> RestoreTarget:
     silent = _silent(client, mission.id)
     if silent and silent.checkpoint_id:
         return candidate_target(silent)
-    # The summaries: the newest one may be damaged, and the daemon then takes the one before.
+    # Use summaries: the newest checkpoint may be damaged, and the daemon then uses another.
     page = client.call(CheckpointList(mission_id=mission.id, limit=1_000))
     latest = next((summary for summary in page.checkpoints if not summary.undo), None)
     if latest is None:
@@ -187,8 +187,8 @@ def _named_checkpoint(client: Fleet, given: str, mission: str | None) -> Restore
 
 
 def _announce(args: Namespace, target: RestoreTarget) -> None:
-    """Say what is about to happen and ask; raises Cancelled when the answer is no."""
-    # A script that reads JSON has nobody to ask, and has asked for the recovery already.
+    """Show what is about to happen, and ask; raises Cancelled when the answer is no."""
+    # A script that reads JSON cannot answer, and asked for the recovery already.
     ask = not args.yes and (not args.json or interactive())
     if not args.json or ask:
         show_preview(args, announcement(target))

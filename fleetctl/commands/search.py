@@ -1,4 +1,4 @@
-"""``fleetctl search``: what events, messages and notes say, the newest first."""
+"""``fleetctl search``: searches events, messages and notes, the newest hits first."""
 
 from collections.abc import Iterator
 from shlex import quote
@@ -32,7 +32,7 @@ DETAILS = (
     " any part of it, from 3 characters on."
 )
 DEFAULT_LIMIT = 20
-# More than this are not counted.
+# Hits beyond this number are not counted.
 COUNTED = 1_000
 CONTEXT_EVENTS = 20
 INDENT = "    "
@@ -76,7 +76,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print what was found."""
+    """Print the hits."""
     page = call(
         SearchQuery(
             query=" ".join(args.query),
@@ -119,7 +119,7 @@ def _print(args: Namespace, page: SearchPage) -> None:
 
 
 def opening(hit: SearchHit) -> str:
-    """Return the command that shows a hit where it stands."""
+    """Return the command that shows a hit in its context."""
     if hit.id is not None:
         return (
             f"fleetctl mail show {hit.id}" if hit.kind == "mail" else f"fleetctl note show {hit.id}"
@@ -129,7 +129,7 @@ def opening(hit: SearchHit) -> str:
 
 
 def _following(args: Namespace, last: int) -> str:
-    """Return the command line that shows what is older than the last hit."""
+    """Return the command line that shows the hits older than the last one."""
     words = ["fleetctl", "search"]
     for name in ("mission", "agent", "kind", "path"):
         if (value := getattr(args, name)) is not None:
@@ -140,7 +140,7 @@ def _following(args: Namespace, last: int) -> str:
         words += ["--limit", str(args.limit)]
     words += ["--raw"] * args.raw
     words += ["--before", str(last)]
-    # A word that is searched may look like an option.
+    # A searched word may look like an option.
     words += ["--"] * any(word.startswith("-") for word in args.query)
     return " ".join(map(quote, [*words, *args.query]))
 
@@ -158,7 +158,7 @@ def _excerpt(hit: SearchHit) -> Iterator[str]:
 
 
 def _cleaned(hit: SearchHit) -> tuple[str, list[bool]]:
-    """Return an excerpt fit for a terminal, and of each character whether it matches."""
+    """Return an excerpt fit for a terminal, and for each character whether it matches."""
     text, marked, at = "", list[bool](), 0
     marks = [(mark.start, mark.end) for mark in hit.marks]
     for start, end in [*marks, (len(hit.excerpt), len(hit.excerpt))]:

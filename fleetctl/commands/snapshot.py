@@ -69,7 +69,7 @@ VERIFY_EXAMPLES = """\
 PRUNE_EXAMPLES = """\
   fleetctl snapshot prune --dry-run
   fleetctl snapshot prune build-42 --yes"""
-# As a snapshot's id begins; a run that is called so is reached by its snapshots' ids.
+# The prefix of snapshot ids. A run whose name has this prefix is reached by its snapshots' ids.
 SNAPSHOT = "cp_"
 MINE = "the run of FLEET_AGENT_ID if that is set, else the current run of this directory"
 COLUMNS = (
@@ -84,9 +84,9 @@ COLUMNS = (
     Column("GZ", matters=0),
 )
 RUN = Column("RUN", matters=6, cut="middle", least=16)
-# No line that the daemon takes is longer.
+# The daemon accepts no longer line.
 MOST_BYTES = 1024 * 1024
-# A name may have colons: it ends where the first verdict stands between two.
+# A name may contain colons: it ends where the first result is between two of them.
 OUTCOME = re.compile(
     rf"({'|'.join(get_args(OutcomeKind))})"
     r":((?:(?!:(?:PASS|FAIL|WARN)(?::|$)).)+):(PASS|FAIL|WARN)"
@@ -94,7 +94,7 @@ OUTCOME = re.compile(
     re.DOTALL,
 )
 OUTCOME_SHAPE = "KIND:NAME:RESULT[:MS[:SUMMARY]]"
-# What --json-in says instead.
+# Options that --json-in replaces.
 DESCRIBING = (
     *("source", "status", "plan", "step", "ordinal", "step_status", "next", "violation"),
     *("pressure", "protect", "outcome", "note"),
@@ -222,13 +222,13 @@ def _either(literal: Any) -> str:
 
 
 def outcome(text: str) -> DeclaredOutcome:
-    """Return the outcome that an argument tells of; raises ArgumentTypeError."""
+    """Return the outcome in an argument; raises ArgumentTypeError."""
     if (match := OUTCOME.fullmatch(text)) is None:
         raise ArgumentTypeError(
             f"expected {OUTCOME_SHAPE} with a KIND of {_either(OutcomeKind)}, a RESULT of PASS, "
             f"FAIL or WARN, and whole milliseconds; got {text!r}"
         )
-    # Imported here: hardly any command line has an outcome.
+    # Imported here: few command lines have an outcome.
     import msgspec
 
     from fleetd.protocol.requests import snapshot
@@ -262,9 +262,9 @@ def _run_record(args: Namespace) -> int:
 
 
 def _record_request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
-    """Return the request, or with ``--json-in`` its parameters as they were given.
+    """Return the request, or with ``--json-in`` its parameters unchanged.
 
-    Those the daemon checks, which says best what is wrong with them.
+    The daemon checks those, because its errors describe best what is wrong.
     """
     if args.json_in is None:
         step = _given(
@@ -295,7 +295,7 @@ def _record_request(args: Namespace) -> SnapshotRecord | dict[str, Any]:
 
 
 def _run_of(run_id: str | None, agent: str | None) -> dict[str, str]:
-    """Return what names the run: what was given, else this shell's agent, else the directory."""
+    """Return what names the run: the given values, else this shell's agent, else the directory."""
     if given := _given(run_id=run_id, agent_id=agent):
         return given
     return {"agent_id": known} if (known := this_agent()) else {"cwd": cwd()}
@@ -327,12 +327,12 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:
-    """Return the parameters with what names the run, unless they do so themselves."""
+    """Return the parameters, and add what names the run if they do not."""
     for name, value in (("run_id", args.run_id), ("agent_id", args.agent)):
         if value is not None and name in parameters:
             raise UsageError(f"argument --json-in: {name} is in the file and among the options")
     named = {"run_id", "agent_id", "cwd"} & parameters.keys()
-    # The directory goes along whatever else names the run: nothing is recorded of an ignored one.
+    # The directory is always sent along: nothing is recorded for an ignored one.
     parameters = {"cwd": cwd(), **parameters}
     if args.run_id is None and args.agent is None and named:
         return parameters
@@ -340,7 +340,7 @@ def _completed(parameters: dict[str, Any], args: Namespace) -> dict[str, Any]:
 
 
 def _folder(client: Fleet, snapshot: Snapshot) -> str:
-    """Return the directory of a run as the daemon sees it."""
+    """Return the directory of a run, by the daemon's settings."""
     settings = {each.key: each.value for each in client.call(SystemConfig()).settings}
     return f"{settings.get('paths.checkpoints')}/{snapshot.run_id}"
 

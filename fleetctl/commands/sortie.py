@@ -137,7 +137,7 @@ def register(subparsers: Subparsers) -> None:
         help="the completed part of the work in percent",
     )
     progress.add_argument("--note", metavar="TEXT", help="the state of the work in words")
-    # The spelling of before.
+    # The earlier spelling.
     progress.add_argument("--notes", dest="note", metavar="TEXT", help=SUPPRESS)
     progress.add_argument(
         "--file",
@@ -170,7 +170,7 @@ def register(subparsers: Subparsers) -> None:
         help="only open sorties that are not blocked and wait for no other sortie",
     )
     agent_option(listing, "only sorties of this agent")
-    # The spelling of before.
+    # The earlier spelling.
     listing.add_argument("--assigned-to", dest="agent", completes="agent", help=SUPPRESS)
 
 
@@ -310,7 +310,7 @@ def _run_list(args: Namespace) -> int:
                 mission_id=chosen, status=args.status, assigned_to=args.agent, ready=args.ready
             )
         )
-    # Most plans have no dependencies, and then no column of them.
+    # Most plans have no dependencies, and then need no column for them.
     waits = any(each.waits_for for each in page.sorties)
     rows = [
         (

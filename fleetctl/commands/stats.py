@@ -1,4 +1,4 @@
-"""``fleetctl stats``: what agents did after their windows were compacted."""
+"""``fleetctl stats``: what agents did after their context windows were compacted."""
 
 from collections.abc import Callable
 

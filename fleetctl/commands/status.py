@@ -9,7 +9,7 @@ from ..output import console, tables
 from ..output.tables import Column
 from ..output.views.agent_state import COLUMNS, row_of
 
-# What a recovery that is not over waits for.
+# What an unfinished recovery waits for.
 STATES = {
     "pending": "no agent is briefed yet",
     "briefed": "briefed, not active again yet",
@@ -25,7 +25,7 @@ MISSIONS = (
     Column("", cut="end", least=18),
 )
 MOST_AGENTS, MOST_LOST = 12, 3
-# Missions that were made for one session each; of more than so many the agents above tell enough.
+# How many missions of single sessions are listed; beyond that, the agents above say enough.
 MOST_OF_SESSIONS = 3
 RECOVERIES = (
     Column(""),
@@ -63,7 +63,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Ask the daemon, and print its state."""
+    """Read the daemon's state, and print it."""
     with Fleet() as client:
         status = client.call(SystemStatus())
         asked = not args.json and status.counts is not None
@@ -108,7 +108,7 @@ def _show_agents(page: AttentionPage) -> None:
         return
     shown = page.agents
     if len(shown) > MOST_AGENTS:
-        # Lost agents pile up; they must not hide those that are here.
+        # Lost agents accumulate; they must not hide the present ones.
         lost = [each.agent_id for each in shown if each.needs == "lost"][MOST_LOST:]
         shown = [each for each in shown if each.agent_id not in lost][:MOST_AGENTS]
     tables.table(COLUMNS, map(row_of, shown), indent="  ")
@@ -175,7 +175,7 @@ def _show_candidates(status: Status) -> None:
 
 
 def _show_tables(status: Status) -> None:
-    """Print the recoveries that are under way, and who shares the store if several do."""
+    """Print the unfinished recoveries, and the machines if several share the store."""
     recoveries = [
         (each.id, each.mission_id, each.state, each.agent_id or "", STATES.get(each.state, ""))
         for each in status.recoveries
@@ -223,7 +223,7 @@ def _show_store(status: Status, counts: Counts) -> None:
 
 
 def _show_work(status: Status) -> None:
-    """Print what only helps who looks for a bottleneck."""
+    """Print details that only help to find a bottleneck."""
     writer, clients = status.writer, status.connections
     console.heading("Work since the start")
     console.flow(

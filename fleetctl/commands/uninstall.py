@@ -1,6 +1,6 @@
-"""``fleetctl uninstall``: takes fleetd out of all settings and services, and lists leftovers.
+"""``fleetctl uninstall``: removes fleetd from all settings and services, and lists leftovers.
 
-Of what is stored only what has a name of fleetd's is removed; whatever else lies there stays.
+It deletes only stored files with names of fleetd; anything else in those directories stays.
 """
 
 import fcntl
@@ -40,17 +40,17 @@ from ..service.web_unit import WebRemoval
 if TYPE_CHECKING:
     from fleetd.config import Config, Loaded
 
-# What lies beside the database by its name, and by one of its own.
+# Files beside the database: endings of its name. _MACHINE_FILES have names of their own.
 _ENDINGS = ("", "-wal", "-shm", "-journal", "-mark", "-lock", ".ballast")
-# What damage or a vanished directory had fleetd put aside.
+# Files that fleetd put aside after damage, or when a directory had vanished.
 _KEPT = ("-wal.damaged-*", ".rescued-*")
 _MACHINE_FILES = ("machine-id", "machine-nonces")
-# Where a restore or a move has put what it replaced.
+# Where a restore or a move put the files that it replaced.
 _REPLACED = "replaced-*"
 
 
 def _stored(config: "Config") -> dict[str, list[Path]]:
-    """Return the paths of what fleetd has stored, by the words that people know."""
+    """Return the paths of what fleetd has stored, by words that people know."""
     here = config.database.parent
     state = paths.state_path()
     found = {
@@ -74,7 +74,7 @@ def _database_files(database: Path) -> Iterator[Path]:
 
 
 def _delete(config: "Config", stored: list[Path]) -> list[str]:
-    """Remove paths and say so; raises InvalidState while a daemon uses them, and Storage."""
+    """Delete paths, and report it; raises InvalidState while a daemon uses them, and Storage."""
     _check_unused(config)
     for path in stored:
         try:
@@ -88,13 +88,13 @@ def _delete(config: "Config", stored: list[Path]) -> list[str]:
                 hint=f"Look at the directory: ls -la {path.parent}. Then run the command again.",
             ) from error
     for directory in {path.parent for path in stored}:
-        with suppress(OSError):  # something of somebody else's is in it
+        with suppress(OSError):  # the directory has files of others
             directory.rmdir()
     return [f"Deleted {path}" for path in stored]
 
 
 def _check_unused(config: "Config") -> None:
-    """Raise InvalidState while somebody holds one of the locks of a daemon."""
+    """Raise InvalidState while a process holds one of the locks of a daemon."""
     locks = paths.locks_of(config.database, config.checkpoints, config.socket)
     for what, path in locks.items():
         try:
@@ -116,7 +116,7 @@ _DATA = "Delete what fleetd remembers as well? It cannot be brought back."
 
 
 class UninstallStep(NamedTuple):
-    """One thing to be taken out; ``take_out`` does it and returns what is to be said of it."""
+    """One thing to remove; ``take_out`` removes it and returns what to report."""
 
     what: str
     where: str
@@ -132,7 +132,7 @@ class Leftover(NamedTuple):
 
 
 class UninstallPlan:
-    """What is to be taken out, what was done of it, and what went wrong with the rest."""
+    """What to remove, what was removed, and the errors for the rest."""
 
     def __init__(self) -> None:
         self.removals: list[UninstallStep] = []
@@ -141,14 +141,14 @@ class UninstallPlan:
         self.errors: list[tuple[str, FleetError]] = []
 
     def add(self, what: str, found: Callable[[], Iterator[UninstallStep]]) -> None:
-        """Look for removals; what cannot be looked at stops nothing else."""
+        """Look for removals; an error here does not stop the others."""
         try:
             self.removals += found()
         except FleetError as error:
             self.errors.append((what, error))
 
     def carry_out(self) -> None:
-        """Take every removal out that can be."""
+        """Carry out every removal that is possible."""
         for removal in self.removals:
             try:
                 self.notes += removal.take_out()
@@ -179,7 +179,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Show what goes, ask, take it out, and say what is left."""
+    """Show what will be removed, ask, remove it, and list what is left."""
     settings, plan = loaded_settings(), UninstallPlan()
     for harness in HARNESSES.values():
         for what, planned in (
@@ -204,11 +204,11 @@ def run(args: Namespace) -> int:
 
 
 def _setting(what: str, planned: Callable[[], PlannedChange]) -> Iterator[UninstallStep]:
-    """Yield the settings file of an agent CLI, if there is anything of ours in it."""
+    """Yield the settings file of an agent CLI, if it contains anything of fleetd."""
     change = planned()
 
     def take_out() -> list[str]:
-        # Looked at anew: hooks and the server may stand in one file.
+        # Read it again: hooks and the server may be in one file.
         now = planned()
         if now.file.target != change.file.target:
             raise config_file.changed(change.file)
@@ -261,7 +261,7 @@ def _data(settings: "Loaded") -> list[UninstallStep]:
 
 
 def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
-    """Show what goes, and ask for it; raises Cancelled and InvalidParams from the question."""
+    """Show what will be removed, and ask; raises Cancelled and InvalidParams from the question."""
     stream = sys.stderr if args.json else sys.stdout
     if plan.removals:
         print("To remove:", file=stream)
@@ -313,7 +313,7 @@ def _show(args: Namespace, plan: UninstallPlan, left: list[Leftover]) -> None:
 
 
 def _left(settings: "Loaded", *, data: bool) -> Iterator[Leftover]:
-    """Yield what stays after this command, with what fleetd remembers if there is ``data``."""
+    """Yield what stays after this command, including fleetd's data if there is ``data``."""
     for each in _data(settings) if data else ():
         yield Leftover(each.what, each.where, "fleetctl uninstall --delete-data")
     if settings.config.store:

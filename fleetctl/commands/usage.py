@@ -1,4 +1,4 @@
-"""``fleetctl usage``: the tokens that agents took, what they cost, and budgets of missions."""
+"""``fleetctl usage``: the tokens that agents used, their cost, and budgets of missions."""
 
 import os
 import re
@@ -87,7 +87,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print what was taken, or set a budget."""
+    """Print the usage, or set a budget."""
     if args.budget is not None:
         return _set_budget(args)
     wanted = UsageGet(
@@ -150,13 +150,13 @@ def amount_of(text: str) -> tuple[int | None, int | None]:
 
 
 def local_zone() -> str:
-    """Return the time zone of this shell by its name, else by its present offset."""
+    """Return the time zone of this shell by its name, else by its current offset."""
     named = os.environ.get("TZ", "").lstrip(":")
     if not named:
         linked = os.path.realpath(LOCALTIME)
         named = linked.rpartition("/zoneinfo/")[2] if "/zoneinfo/" in linked else ""
     if named:
-        # Imported here: where the zone has no such name it is never needed.
+        # Imported here: it is only needed for a zone with such a name.
         import zoneinfo
 
         try:
@@ -171,7 +171,7 @@ def local_zone() -> str:
 
 
 def _prices(report: UsageReport) -> "PriceTable | None":
-    """Return the price table where there is anything to price."""
+    """Return the price table if there is anything to price."""
     if not report.groups and report.budget is None:
         return None
     # Imported here: it takes half a second.
@@ -181,7 +181,7 @@ def _prices(report: UsageReport) -> "PriceTable | None":
 
 
 def _document(report: UsageReport, prices: "PriceTable | None") -> dict[str, Any]:
-    """Return the report with its cost, null where nobody knows a price."""
+    """Return the report with its cost, which is null if no price is known."""
 
     def cost(models: list[ModelUsage]) -> dict[str, Any] | None:
         if prices is None:
@@ -304,7 +304,7 @@ def budget_text(budget: MissionBudget) -> str:
 
 
 def taken_text(budget: MissionBudget, prices: "PriceTable | None") -> str:
-    """Return what a mission took, in the unit of its budget."""
+    """Return a mission's usage, in the unit of its budget."""
     if budget.usd_cents is None:
         return f"{tokens_of(budget.models):,} tokens"
     return prices.cost(budget.models).text if prices else "unknown without fleetd[cost]"
@@ -316,7 +316,7 @@ def tokens_of(models: list[ModelUsage]) -> int:
 
 
 def over_budget(budget: MissionBudget, prices: "PriceTable | None") -> bool:
-    """Whether a mission is known to have taken more than its budget."""
+    """Return whether a mission is known to have exceeded its budget."""
     if budget.usd_cents is None:
         return budget.tokens is not None and tokens_of(budget.models) > budget.tokens
     return prices is not None and prices.cost(budget.models).usd * 100 > budget.usd_cents

@@ -1,4 +1,4 @@
-"""``fleetctl version``: of which version this fleetctl is; ``daemon status`` has the daemon's."""
+"""``fleetctl version``: the version of this fleetctl; ``daemon status`` has the daemon's."""
 
 from fleetd import __version__
 

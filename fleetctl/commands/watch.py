@@ -23,7 +23,7 @@ def register(subparsers: Subparsers) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Show the fleet until the person has seen enough."""
+    """Show the fleet until the person stops."""
     if args.json:
         raise InvalidParams(
             "fleetctl watch draws a screen and has no JSON document.",
@@ -33,10 +33,10 @@ def run(args: Namespace) -> int:
     _check_terminal()
     # Keys are few here; not every terminal on the way takes back what this one would ask it for.
     os.environ.setdefault("TEXTUAL_DISABLE_KITTY_KEY", "1")
-    # Whoever exported them would see a screen of that size, whatever the terminal's own is by now.
+    # Exported values would fix the size of the screen, whatever the terminal's own is by now.
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
-    # Imports that take longer than all of another command, which wants none of them.
+    # Imported here: these imports take longer than a whole other command, and no other needs them.
     from ..tui.app import WatchApp
 
     app = WatchApp()
@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
 
 
 def _check_terminal() -> None:
-    """Refuse what nothing can be drawn on; raises InvalidState."""
+    """Refuse a terminal that cannot be drawn on; raises InvalidState."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise InvalidState("fleetctl watch needs a terminal.", hint=HINT)
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):

@@ -111,7 +111,7 @@ def _place(parser: CommandParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Serve until a signal, or print a link of the server that runs."""
+    """Serve until a signal, or print a link of the running server."""
     if args.service:
         if args.open:
             raise InvalidParams(
@@ -119,7 +119,7 @@ def run(args: Namespace) -> int:
                 hint="Install the service first, then run: fleetctl web --open",
             )
         return run_install(args)
-    # Imported here: whoever asks for help needs none of it.
+    # Imported here: help needs none of it.
     from ..client.retry import default_socket
     from ..web import running
 
@@ -132,7 +132,7 @@ def run(args: Namespace) -> int:
 
 
 def run_server(args: Namespace) -> int:
-    """Serve until a signal, as a service does: its output is a log, and no place for a link."""
+    """Serve until a signal, as a service: its output is a log, which must not contain a link."""
     if args.json:
         raise InvalidParams(
             "fleetctl web run prints a log and has no JSON document.",
@@ -173,7 +173,7 @@ def _serve(
 
 
 def _wanted(args: Namespace) -> "Place":
-    """Return where the server is to listen; raises InvalidParams."""
+    """Return where the server listens; raises InvalidParams."""
     from ..web.place import checked_place
 
     return checked_place(args.host, args.port, args.socket)
@@ -200,7 +200,7 @@ def _say(text: str) -> None:
 
 
 def _open(server: "RunningServer", *, wait: bool) -> None:
-    """Open the link in a browser; one that serves answers while the browser starts."""
+    """Open the link in a browser; a process that serves does not wait for the browser's start."""
     import threading
     import webbrowser
 

@@ -1,4 +1,4 @@
-"""Channels: a command, a webhook, and whatever Apprise knows."""
+"""Channels: a command, a webhook, and the services of Apprise."""
 
 import logging
 import os
@@ -25,9 +25,9 @@ from .urls import checked_webhook
 
 COMMAND_S = 30.0
 REQUEST_S = 20.0
-# One step of a request: the connection, a piece of the answer.
+# The timeout of one step of a request: the connection, a piece of the answer.
 STEP_S = 10.0
-# A request that was given up may take this thread a while longer.
+# An abandoned request may occupy its thread a while longer.
 THREADS = 2
 _BUSY = (408, 425, 429)
 
@@ -38,13 +38,13 @@ def payload(message: Message) -> bytes:
 
 
 class Command:
-    """A command of the shell, which gets the message as JSON on its stdin.
+    """A shell command that gets the message as JSON on its stdin.
 
     It is killed, with all that it started, when it takes too long.
     """
 
     retries = False
-    # Killing it is part of it.
+    # The time to kill the command is included.
     timeout_s = COMMAND_S + 5.0
 
     def __init__(self, command: str, name: str = "command", limit_s: float = COMMAND_S) -> None:
@@ -110,7 +110,7 @@ class Webhook:
         except (OSError, HTTPException) as error:
             raise Undelivered(_reason(error)) from error
         finally:
-            # Whoever waits for an answer in the thread is woken.
+            # Wake the thread that may wait for an answer.
             with suppress(OSError, AttributeError):
                 link.sock.shutdown(socket.SHUT_RDWR)
         if status >= 300:
@@ -155,7 +155,7 @@ class Apprise:
     def __init__(self, url: str, name: str = "apprise") -> None:
         self.name = name
         try:
-            # Imported here: an extra, and nobody else needs it.
+            # Imported here: it is an extra, and only this channel needs it.
             import apprise
         except ImportError as error:
             raise InvalidState(

@@ -16,7 +16,7 @@ from .outbox import Channel, Undelivered, only
 SECONDS = 5.0
 _PLACE = "/org/freedesktop/Notifications"
 _NAME = "org.freedesktop.Notifications"
-# The texts are arguments of the script, and no part of it.
+# The texts are arguments of the script, not part of it.
 _SCRIPT = """on run argv
 display notification (item 2 of argv) with title (item 1 of argv)
 end run"""
@@ -30,7 +30,7 @@ def desktop() -> Channel:
     if sys.platform == "darwin":
         return MacDesktop()
     try:
-        # Looked for here: who starts without it is told at once.
+        # Imported here, so that a missing package is reported immediately.
         import jeepney  # noqa: F401
     except ImportError as error:
         raise InvalidState(
@@ -63,7 +63,7 @@ class DBusDesktop:
             "susssasa{sv}i",
             (
                 *("fleetd", 0, "", message.title),
-                # Servers read a body as markup.
+                # Servers interpret a body as markup.
                 html.escape(message.body, quote=False),
                 *([], {"urgency": ("y", 1)}, -1),
             ),

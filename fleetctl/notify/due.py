@@ -1,7 +1,7 @@
-"""Which states of agents are due to be told: a state machine that has no clock and sends nothing.
+"""Due states: decides which states of agents to report, without a clock and without sending.
 
-A state is an agent, what it needs, and since when. Each is told once. Time is monotonic seconds,
-and comes as an argument.
+A state is an agent, what it needs, and since when. Each is reported once. The time is an argument,
+in monotonic seconds.
 """
 
 import math
@@ -13,32 +13,32 @@ from fleetd.protocol.patterns import AgentNeed
 from ..client.models import AgentState
 from ..output.times import ms_of
 
-# What an agent can need that a person may want to be told of; one in the background goes on alone.
+# The needs that a person may want to know of. An agent in the background continues alone.
 REASONS: tuple[str, ...] = tuple(each for each in get_args(AgentNeed) if each != "background")
 DEFAULT_REASONS = tuple(each for each in REASONS if each != "finished")
-# A state that is over sooner is not told.
+# A state that ends sooner is not reported.
 DEBOUNCE_S = 2.0
-# Who has just spoken to an agent looks at it.
+# A person who has just prompted an agent is looking at it.
 PROMPTED_S = 20.0
 # A state that is older when it is first seen is no news: the person has had time to look.
 NEWS_S = 3_600.0
-# How many of the states that were told are remembered.
+# How many reported states are remembered.
 REMEMBERED = 1_000
 
 Key = tuple[str, str, str]
 
 
 class _Held(NamedTuple):
-    """A state that an agent is in, and when it is to be told."""
+    """A state that an agent is in, and when to report it."""
 
     state: AgentState
     due: float
 
 
 class DueStates:
-    """The states that agents are in, and which of them were told.
+    """The states that agents are in, and which of them were reported.
 
-    ``told`` are the states that an earlier process has told.
+    ``told`` are the states that an earlier process has reported.
     """
 
     def __init__(self, reasons: Sequence[str], told: Iterable[Key] = ()) -> None:
@@ -49,7 +49,7 @@ class DueStates:
     def observe(
         self, states: Iterable[AgentState], now: float, wall_ms: int, *, only: str | None = None
     ) -> None:
-        """Take in what agents need now: all of them, or ``only`` one.
+        """Update what agents need now: all of them, or ``only`` one.
 
         ``wall_ms`` is the time in ms since the epoch. An agent that is not among the states needs
         nothing any more.
@@ -61,12 +61,12 @@ class DueStates:
         for agent_id, state in wanted.items():
             held = self._held.get(agent_id)
             same = held is not None and _begun_by(held.state) == _begun_by(state)
-            # Of the same state, the text may be another one.
+            # The text may have changed in the same state.
             due = held.due if held and same else self._due(state, now, wall_ms)
             self._held[agent_id] = _Held(state, due)
 
     def take_due(self, now: float) -> list[AgentState]:
-        """Return the states that are to be told now, the oldest first; they count as told."""
+        """Return the states to report now, the oldest first; they count as reported."""
         found = [each.state for each in self._untold() if each.due <= now]
         self._told |= dict.fromkeys(map(key_of, found))
         for key in [*self._told][:-REMEMBERED]:
@@ -79,30 +79,30 @@ class DueStates:
 
     @property
     def waiting_only(self) -> bool:
-        """Return whether agents that need no haste are of no interest."""
+        """Return whether agents that need no haste are ignored."""
         return "finished" not in self._reasons
 
     @property
     def told(self) -> list[Key]:
-        """Return the states that were told, the latest last."""
+        """Return the reported states, the latest last."""
         return [*self._told]
 
     def _untold(self) -> list[_Held]:
         return [each for each in self._held.values() if key_of(each.state) not in self._told]
 
     def _due(self, state: AgentState, now: float, wall_ms: int) -> float:
-        """Return when a state that begins is to be told; infinity for never."""
+        """Return when to report a state that begins; infinity for never."""
         since = ms_of(state.since)
         if since is not None and wall_ms - since > NEWS_S * 1_000:
             return math.inf
         prompted = None if state.prompted_at is None else ms_of(state.prompted_at)
-        # Seconds that are left, whatever the clock that people set says.
+        # The remaining seconds, limited in case somebody sets the clock.
         quiet = 0.0 if prompted is None else (prompted - wall_ms) / 1_000 + PROMPTED_S
         return now + max(DEBOUNCE_S, min(quiet, PROMPTED_S))
 
 
 def key_of(state: AgentState) -> Key:
-    """Return what makes a state another one."""
+    """Return the identity of a state."""
     return state.agent_id, state.needs, state.since
 
 

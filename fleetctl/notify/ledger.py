@@ -1,7 +1,7 @@
-"""Ledger: the states that were told, kept over restarts of ``fleetctl notify run``.
+"""Ledger: the reported states, kept over restarts of ``fleetctl notify run``.
 
-There is one for each set of channels. It is no more than a convenience: without it a state that
-still holds is told once more.
+There is one for each set of channels. It is only a convenience: without it, a state that still
+holds is reported once more.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ MOST = 500
 
 
 class Ledger:
-    """The file of the states that were told over some channels."""
+    """The file of the states that were reported over some channels."""
 
     def __init__(self, options: NotifyOptions) -> None:
         channels = [options.shows_desktop, options.command, options.webhook, options.apprise]
@@ -30,13 +30,13 @@ class Ledger:
         self.path = directory() / f"{digest}.json"
 
     def read(self) -> list[Key]:
-        """Return what was told; nothing where that cannot be read."""
+        """Return the reported states; nothing when they cannot be read."""
         with suppress(FleetError, msgspec.MsgspecError):
             return msgspec.json.decode(config_file.read(self.path).data or b"[]", type=list[Key])
         return []
 
     def write(self, told: list[Key]) -> bool:
-        """Keep what was told; return whether that went well."""
+        """Write the reported states; return whether that succeeded."""
         data = msgspec.json.encode(told[-MOST:])
         try:
             with config_file.opened(self.path.parent, make=0o700) as above:

@@ -1,4 +1,4 @@
-"""Message: what a person is told of one state of an agent, in words and as data."""
+"""Message: what a person reads about one state of an agent, in words and as data."""
 
 import time
 
@@ -11,7 +11,7 @@ from ..output.text import cut
 from ..output.times import ms_of
 from ..output.views.agent_state import project_of, state_of
 
-# No text of an agent is longer, whatever a daemon says.
+# No text of an agent is longer, whatever a daemon sends.
 TEXT_CHARS = 200
 NAME_CHARS = 100
 
@@ -19,7 +19,7 @@ NAME_CHARS = 100
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """One state of an agent. No text has control characters; ``title`` and ``body`` are for people.
 
-    ``id`` is the same each time this state is sent, so that a receiver knows what it has. ``open``
+    ``id`` is the same each time this state is sent, so that a receiver recognizes it. ``open``
     is the command that opens the agent's session.
     """
 
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def message_of(state: AgentState) -> Message:
-    """Return what to tell of a state."""
+    """Return the message for a state."""
     text = cut(clean(state.text), TEXT_CHARS) if state.text else None
     project = cut(clean(project_of(state)), NAME_CHARS)
     lines = [project, text or "", f"until {_moment(state.reset_at)}" if state.reset_at else ""]
@@ -62,7 +62,7 @@ def message_of(state: AgentState) -> Message:
 
 
 def trial_message(now: str) -> Message:
-    """Return a message with which a person tries a channel."""
+    """Return a message with which a person tests a channel."""
     text = "This is a test of fleetctl notify."
     return Message(
         id=f"test/permission/{now}",
@@ -82,7 +82,7 @@ def trial_message(now: str) -> Message:
 
 
 def _moment(text: str) -> str:
-    """Return a time as the clock on the wall shows it; text that is none stays as it is."""
+    """Return the local day and time of a moment; text that is no time stays."""
     if (ms := ms_of(text)) is None:
         return cut(clean(text), NAME_CHARS)
     return time.strftime("%a %H:%M", time.localtime(ms / 1_000))

@@ -1,4 +1,4 @@
-"""Options: which reasons are told over which channels, from the command line or from a file.
+"""Options: which reasons are reported over which channels, from the command line or a file.
 
 The file is private: URLs and commands hold secrets, which a unit or a command line would show to
 others.
@@ -30,7 +30,7 @@ _HEAD = "# Written by fleetctl notify install. It may hold secrets: keep the mod
 
 
 class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is told, and over which channels; without any channel it is the desktop."""
+    """What to report, and over which channels; without any channel it is the desktop."""
 
     reasons: list[str] = msgspec.field(name="for", default_factory=lambda: [*DEFAULT_REASONS])
     desktop: bool = False
@@ -39,8 +39,8 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     apprise: list[str] = []
 
     def channels(self) -> "list[Channel]":
-        """Return the channels; raises InvalidState and InvalidParams for one that cannot be."""
-        # Imported here: whoever only looks at the options needs no network.
+        """Return the channels; raises InvalidState and InvalidParams for unusable ones."""
+        # Imported here: reading the options needs no network code.
         from .channels import Apprise, Command, Webhook
         from .desktop import desktop
 
@@ -51,7 +51,7 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return made
 
     def reachable(self) -> "tuple[NotifyOptions, str]":
-        """Return the options without a desktop that is not there, and what is to be said of it.
+        """Return the options without an unreachable desktop, and a warning about it.
 
         Raises InvalidState where the desktop is the only channel.
         """
@@ -109,7 +109,7 @@ def reasons_of(text: str) -> list[str]:
 def from_arguments(args: Namespace) -> NotifyOptions | None:
     """Return the options of a command line, None where it has none.
 
-    Raises UsageError and InvalidParams for values that cannot be.
+    Raises UsageError and InvalidParams for invalid values.
     """
     given = NotifyOptions(
         reasons=[*DEFAULT_REASONS] if args.reasons is None else reasons_of(args.reasons),
@@ -170,7 +170,7 @@ def to_toml(options: NotifyOptions) -> str:
 
 
 def _array(values: Sequence[str]) -> str:
-    # JSON's texts are TOML's, but for one character that TOML wants escaped.
+    # JSON strings are TOML strings, except for one character that TOML wants escaped.
     texts = (json.dumps(each, ensure_ascii=False).replace("\x7f", "\\u007f") for each in values)
     return f"[{', '.join(texts)}]"
 

@@ -1,7 +1,7 @@
 """Outbox: the messages that wait for one channel, and the task that sends them.
 
 Each channel has an outbox of its own, so that one that hangs delays no other. An outbox is bounded:
-what has no room, or cannot be sent in time, is dropped, counted and logged.
+a message that has no room, or cannot be sent in time, is dropped, counted and logged.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ import trio
 
 from .message import Message
 
-# How many messages wait for a channel; the oldest goes when there are more.
+# How many messages wait for a channel; when there are more, the oldest is dropped.
 MOST = 100
 PATIENCE_S = 600.0
 FIRST_PAUSE_S = 1.0
@@ -33,7 +33,7 @@ class Undelivered(Exception):
 class Channel(Protocol):
     """A way to tell a person.
 
-    ``name`` has no secret in it. A channel that ``retries`` sends a message again that did not get
+    ``name`` has no secret in it. A channel that ``retries`` resends a message that did not get
     through. ``timeout_s`` bounds one try.
     """
 
@@ -108,7 +108,7 @@ async def try_once(channel: Channel, message: Message) -> Undelivered | None:
     except trio.TooSlowError:
         return Undelivered(f"no answer within {channel.timeout_s:g} s")
     except Exception as error:  # noqa: BLE001 - no fault of one channel ends the others
-        # The text of somebody else's error may hold a URL.
+        # The text of a third-party error may contain a URL.
         return Undelivered(type(only(error)).__name__)
     return None
 

@@ -1,6 +1,6 @@
-"""The run of ``fleetctl notify run``: follow the daemon, and hand out what is due.
+"""The run of ``fleetctl notify run``: follow the daemon, and report the states that are due.
 
-One task follows the events, one reads what agents need, one tells, and each channel has its own.
+One task follows the events, one reads what agents need, one reports, and each channel has its own.
 """
 
 import signal
@@ -24,20 +24,20 @@ from .due import DueStates, Key
 from .message import Message, message_of
 from .outbox import Channel, Outbox, only
 
-# Events that come together are answered by one look at the agents.
+# Events within this time cause a single read of the agents.
 GATHER_S = 0.1
 RETRY_S = 1.0
 MOST_AGENTS = 1_000
 AWAY = "fleetd is not running"
-# What a daemon refuses for good.
+# Errors that a retry does not fix.
 FINAL = (Denied, Incompatible, InvalidParams, MethodNotFound)
 
 
 class Notifier:
-    """Tells what agents need over channels, until it is cancelled.
+    """Reports what agents need over channels, until it is cancelled.
 
     ``say`` takes lines for the log, ``on_told`` each message when it is handed out, ``keep`` the
-    states that were told.
+    reported states.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Notifier:
         self._say = say
         self._on_told = on_told
         self._keep = keep
-        # Agents that changed since they were read; None stands for all of them.
+        # Agents that changed since they were read; None means all of them.
         self._changed: set[str | None] = set()
         self._wake_reader = trio.Event()
         self._wake_teller = trio.Event()
         self._away = False
 
     async def run(self) -> None:
-        """Follow and tell until SIGTERM; raises what the daemon refuses for good."""
+        """Follow and report until SIGTERM; raises errors that a retry does not fix."""
         try:
             async with trio.open_nursery() as nursery:
                 for outbox in self.outboxes:
@@ -75,7 +75,7 @@ class Notifier:
             raise _first(group) from None
 
     async def _tell(self) -> None:
-        """Hand each state that is due to every channel, which waits for none of them."""
+        """Put each state that is due into every outbox, without waiting for any channel."""
         while True:
             states = self._due.take_due(trio.current_time())
             for message in map(message_of, states):
@@ -151,20 +151,20 @@ class Notifier:
         now, wall_ms = trio.current_time(), time.time_ns() // 1_000_000
         observe = partial(self._due.observe, now=now, wall_ms=wall_ms)
         if agent_id is None and len(page.agents) >= MOST_AGENTS:
-            # Some were left out: nobody knows of them that they need nothing.
+            # The list is incomplete: agents that it leaves out may still need something.
             for state in page.agents:
                 observe([state], only=state.agent_id)
         else:
             observe(page.agents, only=agent_id)
         if agent_id is not None and all(each.agent_id != agent_id for each in page.agents):
-            # It needs nothing any more, or is a subagent: what that needs stands with the agent of
-            # its session.
+            # It needs nothing any more, or is a subagent, whose needs belong to the agent of its
+            # session.
             await self._read_agents(fleet, None)
         self._wake_teller.set()
 
 
 def _is_final(error: FleetError) -> bool:
-    """Return whether asking again would be no use."""
+    """Return whether a retry would be useless."""
     return isinstance(error, FINAL) and not isinstance(error, StoreReplaced)
 
 

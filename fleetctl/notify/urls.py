@@ -1,4 +1,4 @@
-"""URLs of channels: which ones are taken, and what of them may be shown."""
+"""URLs of channels: which ones are accepted, and which parts of them may be shown."""
 
 import json
 from ipaddress import ip_address
@@ -38,7 +38,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """Return of a URL what is no secret: for a webhook its host, else its scheme."""
+    """Return the part of a URL that is no secret: for a webhook its host, else its scheme."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

@@ -1,10 +1,11 @@
-"""Text and JSON for stdout: what it is, styles, lines that fit a terminal.
+"""Console: text and JSON for stdout, styles, and lines that fit a terminal.
 
-Only on a terminal are times told as people say them and lines made to fit; what is piped is exact
-and whole. ``--exact`` asks for that on a terminal too.
+Only a terminal gets times in words and lines that fit. Piped output is exact and complete;
+``--exact`` asks for that on a terminal too.
 
-Stored text comes from agents and from the tools they run. Whatever could move a cursor, retitle a
-window or reverse the reading order is taken out before it reaches a terminal, and what nobody sees.
+Stored text comes from agents and from the tools they run. Before it reaches a terminal, characters
+are removed that could move a cursor, retitle a window or reverse the reading order, and those that
+nobody sees.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _exact = False
 
 
 def set_exact(wanted: bool) -> None:
-    """Print from now on as if nobody looked on, or not."""
+    """Switch exact output, as for a pipe, on or off."""
     global _exact
     _exact = wanted
 
 
 def human_readable() -> bool:
-    """Return whether a person reads this as it comes, and did not ask for exact output."""
+    """Return whether stdout is a terminal, and nobody asked for exact output."""
     return not _exact and sys.stdout.isatty()
 
 
@@ -81,13 +82,13 @@ _BIDI_AND_BREAKS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x20
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI_AND_BREAKS))
 _ONE_LINE = {**_CONTROLS, 0x09: " ", 0x0A: " "}
 _BLOCK = {code: None for code in _CONTROLS if code not in (0x09, 0x0A)}
-# JSON keeps every character, but what a terminal would obey is written as an escape.
+# JSON keeps every character, but those that a terminal would obey are written as escapes.
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *_BIDI_AND_BREAKS)}
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _VERDICTS = {"ok": "green", "note": "cyan", "fixed": "yellow", "WRONG": "red"}
 MIN_FLOW = 20
-# How much further to the right a line goes on that was broken.
+# The extra indentation of a wrapped line.
 HANGING = 4
 # A mission with an activity within this time is at work.
 ACTIVE_MS = 60_000
@@ -96,7 +97,7 @@ BAR = 8
 # A subject that is longer gets no column of its own.
 SHORT_SUBJECT = 12
 NAMED_PROBLEMS = 5
-# What the states of missions, sorties, agents, locks and recoveries mean to who looks on.
+# The styles of the states of missions, sorties, agents, locks and recoveries.
 STATES = {
     **dict.fromkeys(("completed", "resumed", "active", "acked", "here"), "green"),
     **dict.fromkeys(("in_progress", "running", "briefed"), "cyan"),
@@ -118,12 +119,12 @@ def clean_block(text: str) -> str:
 
 
 def whole(text: str) -> None:
-    """Print one line that a person copies, such as a command: the terminal breaks it itself."""
+    """Print one line for a person to copy, such as a command: only the terminal wraps it."""
     print(clean(text))
 
 
 def path(name: str) -> str:
-    """Return a file's name fit for a terminal, with escapes for what nobody sees in it.
+    """Return a file's name fit for a terminal, with escapes for invisible characters.
 
     Without those characters it would be another file's name.
     """
@@ -138,7 +139,7 @@ def paths(names: Iterable[str]) -> str:
 def line(text: str = "") -> None:
     """Print one line; line breaks inside it become spaces.
 
-    On a terminal one that is too long is broken between words and goes on further to the right.
+    On a terminal, a line that is too long is wrapped between words and indented further.
     """
     text = clean(text)
     room = columns()
@@ -175,7 +176,7 @@ def bullets(title: str, items: Sequence[str]) -> None:
 
 def to_json(value: Any, *, indent: int = 2) -> str:
     """Return a record, a list or plain data as JSON; ``indent`` 0 gives one line."""
-    # Imported here: it takes as long as the whole of the rest.
+    # Imported here: it takes as long as all the rest.
     import json
 
     separators = (",", ": ") if indent else (",", ":")
@@ -207,9 +208,9 @@ def show(args: Namespace, value: T, page: Callable[[T], object]) -> int:
 
 
 def findings(args: Namespace, found: Findings) -> int:
-    """Print what a check found; the status is 1 when something is wrong and stays so.
+    """Print the findings of a check; the status is 1 when a problem remains.
 
-    A line is a verdict, the check, its subject, what was seen, and its reason code if it has one.
+    A line has a verdict, the check, its subject, the detail, and a reason code if there is one.
     """
     show(args, found, _print_findings)
     return 0 if found.ok else 1
@@ -246,7 +247,7 @@ def _verdict(found: Findings) -> str:
 
 
 def lost_agents(candidate: RecoveryCandidate) -> str:
-    """Return who left work open, with the reason as ``fleetctl status --json`` has it."""
+    """Return the agents that left work open, with the reason as in ``fleetctl status --json``."""
     return f"agent_lost: {', '.join(candidate.lost_agents)}"
 
 
@@ -259,8 +260,8 @@ def resume_command(candidate: RecoveryCandidate, agent: str) -> str:
 def resume_commands(candidate: RecoveryCandidate) -> list[str]:
     """Return the commands that recover a mission: one, or one for each lost agent.
 
-    Where others are at work again, they must not notice. A lost agent needs a successor, which
-    the person names in place of ``NEW``: nobody else would be briefed.
+    Where other agents work again, they must not notice. A lost agent needs a successor, which
+    the person names in place of ``NEW``: nobody else would get a briefing.
     """
     if candidate.agent_id:
         return [resume_command(candidate, candidate.agent_id)]
@@ -270,14 +271,14 @@ def resume_commands(candidate: RecoveryCandidate) -> list[str]:
 
 
 def rest_of_line(start: str, text: str) -> str:
-    """Return text, on a terminal as much of it as fits behind its start."""
+    """Return text; on a terminal, as much of it as fits after its start."""
     room = columns()
     text = clean(text)
     return text if room is None else cut(text, max(room - width(start), MIN_FLOW))
 
 
 def headed(start: str, text: str) -> None:
-    """Print text behind its start; on a terminal without room for both, cut on the next line."""
+    """Print text after its start; on a terminal without room for both, cut on the next line."""
     room = columns()
     if room is not None and room - width(start) < MIN_FLOW:
         line(start.rstrip())
@@ -286,7 +287,7 @@ def headed(start: str, text: str) -> None:
 
 
 def flow(start: str, text: str, *, style: str = "") -> None:
-    """Print text behind its start; on a terminal it is broken between words, below itself.
+    """Print text after its start; on a terminal, wrapped between words and aligned.
 
     ``style`` is that of the start.
     """
@@ -322,7 +323,7 @@ def warn(*texts: str) -> None:
 
 
 def print_error(label: str, text: str, style: str = "") -> None:
-    """Print something on stderr behind its label; on a terminal broken between words."""
+    """Print text on stderr after its label; on a terminal, wrapped between words."""
     text = clean(text)
     if sys.stderr.isatty():
         text = f"\n{' ' * (len(label) + 1)}".join(wrapped(text, terminal_width() - len(label) - 1))
@@ -335,7 +336,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def titled(title: str, *, automatic: bool) -> str:
-    """Return a mission's title, and that it was made for a session when it was."""
+    """Return a mission's title, marked when the mission was created for a session."""
     return f"{title} (auto)" if automatic else title
 
 
@@ -360,7 +361,7 @@ def span(ms: int) -> str:
 
 
 def ago(text: Text) -> Text:
-    """Return a time as it is, on a terminal as people say it: ``3 min ago``; None stays None."""
+    """Return a time unchanged, on a terminal in words: ``3 min ago``; None stays None."""
     return times.ago(text, now_ms()) if text and human_readable() else text
 
 
@@ -384,7 +385,7 @@ def percent_bar(percent: int) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people say it: ``812 B``, ``1.4 MB``."""
+    """Return a number of bytes in readable units: ``812 B``, ``1.4 MB``."""
     if count < 1_000:
         return f"{count} B"
     amount = count / 1_000

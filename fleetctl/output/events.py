@@ -1,7 +1,7 @@
 """Events as sentences for people, one by one or several together.
 
-``fleetd.domain.checkpoints.narrative`` tells an agent what it was doing; this tells who looks on
-what happened, in the words of ``fleetd.protocol.event_types``. What stands in an event comes from
+``fleetd.domain.checkpoints.narrative`` tells an agent what it was doing. This module tells people
+what happened, in the words of ``fleetd.protocol.event_types``. The text in an event comes from
 agents and tools: clean it before it reaches a terminal.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from fleetd.protocol.records import Event
 
 OPERATOR = "The operator"
-# What is told of a note of a harness, by what it is about.
+# The sentences for a harness's notes, by their subject.
 _NOTED: dict[str, tuple[str, ...]] = {
     "permission_request": ("{who} asks for a permission", ": {message}"),
     "permission_prompt": ("{who} waits for a permission", ": {message}"),
 }
-# What is told of what an agent needs.
+# The words for what an agent needs.
 _NEEDS = {
     "permission": "needs a permission",
     "question": "asks a question",
@@ -42,7 +42,7 @@ _WHY = {
     "error": "after an error",
     "compaction": "before a compaction",
 }
-# Numbers that are told with what they count.
+# Numbers that are shown with what they count.
 _COUNTED = {
     "sorties": "sortie",
     "missions": "mission",
@@ -53,18 +53,18 @@ _COUNTED = {
     "locks_restored": "lock",
     "messages_requeued": "message",
 }
-# What is so nearly always.
+# Values that are nearly always the same.
 _NOT_WORTH_TELLING = (("errors", 0), ("purpose", "edit"))
 _INSTEAD = {"command": "a command", "tool": "a tool", "name": "A tool", "file": "a file"}
 _WORDS = 300
-# Files and titles that are named of several events.
+# How many files and titles a sentence about several events names.
 NAMED = 3
 
 
 def sentence(event: "Event", *, inside: str | None = None) -> str:
     """Return what happened, as a sentence without a full stop: ``spec-1 completed "Login"``.
 
-    Files are named from the directory ``inside`` where they lie in it.
+    Files inside the directory ``inside`` are named relative to it.
     """
     fields = _EventFields(event, inside)
     pieces = event_type(event.type).sentence
@@ -121,7 +121,7 @@ class _EventFields:
         return self._text(name, self._data.get(name))
 
     def _ending(self) -> str:
-        """Return how a mission ended: events of before did not say why, but in their reason."""
+        """Return how a mission ended; older events give the cause only in their reason."""
         reason = self._text("reason", self._data.get("reason"))
         before = "session" if reason.startswith(endings.WITH_SESSION) else "person"
         match self._data.get("closed_reason", before):
@@ -165,7 +165,7 @@ class _RunFields:
         return str(self.lookup(name))
 
     def lookup(self, name: str) -> object:
-        """Return a field of all of them, else that of the last one."""
+        """Return a field of all events, else that of the last one."""
         events = self._events
         match name:
             case "who":

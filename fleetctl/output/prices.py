@@ -17,7 +17,7 @@ _DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
 class Cost:
-    """What something costs in US dollars as far as it is known, and what of it is unknown."""
+    """A cost in US dollars as far as it is known, and the models without a known price."""
 
     def __init__(self) -> None:
         self.usd = Decimal(0)
@@ -34,14 +34,14 @@ class Cost:
 
     @property
     def text(self) -> str:
-        """Return it in words: with a part that is unknown it is at least so much."""
+        """Return the cost in words; with an unknown part, the amount is a minimum."""
         if not self.unknown:
             return dollars(self.usd)
         return f"{dollars(self.usd)} + unknown" if self.priced else "unknown"
 
 
 def dollars(usd: Decimal) -> str:
-    """Return an amount to the cent; one below a cent is not called nothing."""
+    """Return an amount to the cent; one below a cent does not show as zero."""
     return "<$0.01" if 0 < usd < Decimal("0.01") else f"${usd:,.2f}"
 
 
@@ -72,7 +72,7 @@ class PriceTable:
         return cost
 
     def _price(self, each: "ModelUsage") -> Decimal | None:
-        """Return the price of some requests by that of the mean one; None for no known model."""
+        """Return the price of requests by that of the mean one; None for an unknown model."""
         if not each.model or not each.requests:
             return None
         given = each.input_tokens + each.cache_read_tokens + each.cache_write_tokens
@@ -103,7 +103,7 @@ def load_prices() -> PriceTable | None:
 
 
 def _dates(providers: Iterable[Any]) -> Iterator[str]:
-    """Yield the dates that a table names: when prices began, and when somebody looked."""
+    """Yield the dates that a table names: when prices began, and when they were checked."""
     for provider in providers:
         yield from _DATE.findall(provider.price_comments or "")
         for model in provider.models:

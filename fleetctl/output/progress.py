@@ -1,6 +1,6 @@
-"""Progress bar for what takes long.
+"""Progress bar for calls that take long.
 
-It stands on standard error, comes only after half a second, and leaves nothing behind.
+It is on stderr, appears only after half a second, and leaves nothing behind.
 """
 
 import os
@@ -16,19 +16,19 @@ from ..client.models import Request
 
 R = TypeVar("R")
 
-# What is quicker needs no bar, and one that only flashes is a nuisance.
+# A quicker call needs no bar, and a bar that only flashes is a nuisance.
 WAIT_S = 0.5
 WIDEST = 40
 NARROWEST = 10
 _CLEAR = "\r\x1b[K"
 _PARTS = " ▏▎▍▌▋▊▉"
-# What counts nothing says what goes on.
+# What is going on, for work that counts nothing.
 _WORDS = {"database": "reading the whole database", "files": "looking at the files"}
 
 
 @contextmanager
 def progress_bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], None] | None]:
-    """Give what draws how far a call is, or None where nobody would see it."""
+    """Yield a function that draws the progress of a call, or None where nobody would see it."""
     if not drawable(args):
         yield None
         return
@@ -48,18 +48,18 @@ def progress_bar(args: Namespace, title: str) -> Iterator[Callable[[Progress], N
 
 
 def call_with_bar(args: Namespace, title: str, client: Fleet, request: Request[R]) -> R:
-    """Send a request that takes long, and draw how far it is."""
+    """Send a request that takes long, and draw its progress."""
     with progress_bar(args, title) as progress:
         return client.call(request, progress=progress)
 
 
 def drawable(args: Namespace) -> bool:
-    """Return whether there is a terminal that shows a line which is drawn over."""
+    """Return whether a terminal shows the bar and can redraw a line."""
     return not args.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def draw(text: str) -> None:
-    """Draw a line over the one before, as far as it fits; an empty one takes that away."""
+    """Redraw the line, cut to the width; an empty text clears it."""
     sys.stderr.write(_CLEAR + text[: _columns()])
     sys.stderr.flush()
 
@@ -70,7 +70,7 @@ def _columns() -> int:
 
 
 def line(title: str, update: Progress, columns: int, *, plain: bool) -> str:
-    """Return how far it is in so many columns at most: words, and a bar where there is room."""
+    """Return the progress in at most so many columns: words, and a bar where there is room."""
     what, done, total = update
     if not total:
         counted = f"{done:,} {what}" if done else _WORDS.get(what, what)
@@ -89,7 +89,7 @@ def line(title: str, update: Progress, columns: int, *, plain: bool) -> str:
 
 
 def _plain() -> bool:
-    """Whether the terminal's encoding has no blocks."""
+    """Return whether the terminal's encoding has no block characters."""
     try:
         "█░▏".encode(sys.stderr.encoding or "ascii")
     except UnicodeEncodeError:

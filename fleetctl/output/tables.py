@@ -22,12 +22,12 @@ _CUTS: dict[str, Callable[[str, int], str]] = {"end": cut, "middle": cut_middle}
 
 
 class Column:
-    """One column: its header, and what becomes of it where there is not enough room.
+    """One column: its header, and what happens to it when there is not enough room.
 
-    ``matters``: one with a lower number goes sooner, None never goes. ``cut`` says where a cell may
-    be shortened, ``end`` or ``middle``, down to ``least`` columns; one that ``yields`` is shortened
-    so far before any other. ``times`` says how its times
-    are told to people: ``ago`` or ``lease``. ``styles`` has a style for a value.
+    ``matters``: a column with a lower number is dropped sooner, None is never dropped. ``cut`` is
+    where a cell may be shortened, ``end`` or ``middle``, down to ``least`` columns. A column that
+    ``yields`` is shortened that far before any other. ``times`` is how people see its times:
+    ``ago`` or ``lease``. ``styles`` has a style for a value.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Column:
 def fit(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | None
 ) -> tuple[list[int], list[int]]:
-    """Return which columns fit into ``room``, and how wide they are; all of them into None."""
+    """Return the columns that fit into ``room``, and their widths; None has room for all."""
     natural = [
         max(map(width, (column.header, *(row[n] for row in cells))))
         for n, column in enumerate(columns)
@@ -80,7 +80,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shorten(columns: Sequence[Column], widths: list[int], room: int) -> None:
-    """Make the widest text narrower until all fits, below its least width only if it must."""
+    """Narrow the widest texts until all fits, below their least width only if necessary."""
     each = list(zip(columns, widths, strict=True))
     least = [_narrowest(column, wide) for column, wide in each]
     yielding = [_narrowest(column, wide) if column.yields else wide for column, wide in each]
@@ -93,7 +93,7 @@ def _shorten(columns: Sequence[Column], widths: list[int], room: int) -> None:
 
 
 def shortened(column: Column, cell: str, columns: int) -> str:
-    """Return a cell that takes exactly as many columns, or more where it must not be cut."""
+    """Return a cell of exactly this many columns, or more where it must not be cut."""
     return padded(_CUTS[column.cut](cell, columns) if column.cut else cell, columns)
 
 
@@ -129,7 +129,7 @@ def show_list(
 ) -> int:
     """Print records as a JSON array or as a page, and return status 0.
 
-    Without any it says so, on a terminal also how that is changed.
+    For an empty list it prints ``empty``, on a terminal also how to change that.
     """
     if args.json:
         print_json(values)
@@ -143,7 +143,7 @@ def show_list(
 
 
 def footer(total: int, shown: int, counted: str) -> None:
-    """Print how many there are below a table that may show only the newest."""
+    """Print the total below a table that may show only the newest."""
     print(f"\nTotal: {counted}")
     if total > shown:
         print(f"Showing the newest {shown}; --limit N shows more.")
@@ -154,7 +154,7 @@ def table(
 ) -> None:
     """Print rows below their headers, every column as wide as its widest cell.
 
-    On a terminal the table is made to fit, and times are told as people say them.
+    On a terminal the table fits its width, and times are in words.
     """
     columns = [Column(each) if isinstance(each, str) else each for each in headers]
     cells = [
@@ -181,7 +181,7 @@ def table(
 
 
 def _cell_text(column: Column, cell: str) -> str:
-    """Return a cell as it is told where people look on, else as it is."""
+    """Return a cell; where people read it, its times are in words."""
     if not column.times or not console.human_readable():
         return cell
     return (times.lease if column.times == "lease" else times.ago)(cell, console.now_ms())

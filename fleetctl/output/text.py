@@ -1,7 +1,7 @@
 """Text widths: how many columns text takes, cut and wrapped to a width.
 
 Some characters take two columns (CJK, emoji), some none (accents that combine, joiners). Where
-terminals disagree the wider is counted: then a line may be short, and never wraps.
+terminals disagree, the larger width counts: a line may be too short, but never wraps.
 """
 
 from itertools import accumulate
@@ -34,7 +34,7 @@ def _widths(text: str) -> list[int]:
 
 
 def padded(text: str, columns: int) -> str:
-    """Return text with spaces behind it, so that it takes this many columns."""
+    """Return text padded with spaces to this many columns."""
     return text + " " * (columns - width(text))
 
 
@@ -61,7 +61,7 @@ def cut_middle(text: str, columns: int) -> str:
 def wrapped(
     text: str, columns: int, most: int | None = None, *, whole_words: bool = False
 ) -> list[str]:
-    """Return text as lines of at most this many columns, broken between words where that goes.
+    """Return text as lines of at most this many columns, broken between words if possible.
 
     There are at most ``most`` lines; the last one is cut then. With ``whole_words`` a word that is
     longer, such as a path to be copied, stays in one piece and makes its line longer.

@@ -1,7 +1,7 @@
-"""Times as people say them: ``3 min ago``, ``yesterday 14:02``; the clock is an argument.
+"""Times in words: ``3 min ago``, ``yesterday 14:02``; the clock is an argument.
 
-A moment comes as ISO 8601 UTC, as on the wire, and is told in the local time zone. Read by hand: to
-import ``datetime`` takes longer than most commands.
+Moments are ISO 8601 UTC, as on the wire, and are shown in the local time zone. They are parsed by
+hand, because importing ``datetime`` takes longer than most commands.
 """
 
 import time
@@ -15,7 +15,7 @@ _CUMULATED = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
 
 def ms_of(text: str) -> int | None:
-    """Return a time of the wire in ms since the epoch; None for text that is none."""
+    """Return a time of the wire in ms since the epoch; None for other text."""
     if len(text) != len("2026-01-05T12:00:00.000Z") or text[10] != "T" or text[23] != "Z":
         return None
     parts = (text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19], text[20:23])
@@ -56,8 +56,8 @@ def span(ms: int) -> str:
 def ago(text: str, now_ms: int) -> str:
     """Return when something was: ``now``, ``3 min ago``, ``yesterday 14:02``, ``5 Jan 14:02``.
 
-    What lies a little ahead is now too, what lies further ahead is ``in 8 min``. Text that is no
-    time is returned as it is.
+    A moment slightly ahead is ``now`` too, one further ahead is ``in 8 min``. Text that is no time
+    is returned unchanged.
     """
     at = ms_of(text)
     if at is None:
@@ -75,7 +75,7 @@ def ago(text: str, now_ms: int) -> str:
 
 
 def _date(at: int, now_ms: int) -> str:
-    """Return the day, as far as it needs saying, and the minute."""
+    """Return the day, only as exactly as necessary, and the minute."""
     then = time.localtime(at // SECOND)
     apart = _day_number(now_ms) - _day_number(at)
     near = {0: "today", 1: "yesterday", -1: "tomorrow"}.get(apart)
@@ -120,7 +120,7 @@ def lease(text: str, now_ms: int) -> str:
 
 
 def _left(ms: int) -> str:
-    """Return how long is left, to the nearest minute: who asks for ten minutes sees ten."""
+    """Return the remaining time to the nearest minute, so that ten minutes show as ten."""
     return span(ms + MINUTE // 2 if ms >= MINUTE else ms)
 
 

@@ -44,10 +44,10 @@ PARAMS = "params"
 
 
 class Daemon:
-    """The daemon as the page asks it: over one connection, and over restarts.
+    """The daemon for requests of the page: over one connection, and over restarts.
 
-    One that restarts is waited for. One that did not come back is asked again by each request, and
-    nobody waits for it until it was there.
+    A request waits for a daemon that restarts. If the daemon does not come back, each request tries
+    again without waiting, until one succeeds.
     """
 
     def __init__(self, fleet: RawFleet) -> None:

@@ -1,6 +1,6 @@
-"""One connection: requests come in and responses go out by h11, each in its time.
+"""One connection: reads requests and sends responses through h11, each within its time limit.
 
-A client that does not finish its request, or does not read, is closed.
+It ends when the client does not finish its request, or does not read.
 """
 
 import time
@@ -17,9 +17,9 @@ from fleetd.protocol.errors import FleetError, Internal, InvalidRequest, LimitEx
 from .messages import Headers, Response, WebRequest, error_response
 from .security import HEADERS
 
-# A client has so long to take each piece of a response.
+# A response is sent in pieces of this size. The time limit applies to each piece.
 PIECE_BYTES = 65_536
-# A client that still sends when the last response went out gets so long to read it.
+# How long a client that still sends may take to read the last response.
 LINGER_S = 1.0
 
 
@@ -43,7 +43,7 @@ Handler = Callable[[WebRequest, "Reply"], Awaitable[None]]
 class Reply:
     """The response to one request: sent as a whole, or begun and written in pieces.
 
-    The one to HEAD has no body, whatever it says of it.
+    The response to HEAD has no body, whatever its headers state.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Connection:
         self._limits = limits
 
     async def run(self) -> None:
-        """Answer requests, one after the other; whoever calls it closes the stream."""
+        """Answer requests, one after the other; the caller closes the stream."""
         with self.scope:
             try:
                 while (request := await self._next_request()) is not None:
@@ -116,7 +116,7 @@ class Connection:
                 return
 
     async def refuse(self, error: FleetError, status: HTTPStatus) -> None:
-        """Answer a client that gets no place, whatever it asks."""
+        """Refuse a client for which there is no room, whatever it requests."""
         with self.scope:
             try:
                 await self._send_error(error, status)
@@ -127,7 +127,7 @@ class Connection:
     # Requests
 
     async def _next_request(self) -> WebRequest | None:
-        """Return the head of the next request; None when there is none, which is answered."""
+        """Return the next request; None without one, after an error response if one is due."""
         self.idle_since = trio.current_time()
         try:
             with trio.move_on_after(self._limits.idle_s) as waiting:
@@ -150,7 +150,7 @@ class Connection:
         return self._request(event) if isinstance(event, h11.Request) else None
 
     def _request(self, head: h11.Request) -> WebRequest:
-        """Return a request; one with a body is known by it, and the body is not read."""
+        """Return a request; it records whether there is a body, which is not read."""
         if head.http_version not in (b"1.0", b"1.1"):
             raise h11.RemoteProtocolError(
                 "the version is not HTTP/1.1", HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
@@ -163,7 +163,7 @@ class Connection:
         return WebRequest(head.method.decode(), path, query, headers, has_body)
 
     async def _receive(self) -> None:
-        """Take in what comes next, as much as the head of a request may have."""
+        """Receive data, up to the size limit of a request's head."""
         data = await self._stream.receive_some(self._limits.head_bytes + 1 - self._buffered())
         self._http.receive_data(data)
 
@@ -205,7 +205,7 @@ class Connection:
                 self._http.send_failed()
 
     async def _watch(self, answering: trio.CancelScope) -> None:
-        """Cancel the answer when the client leaves; what it sends meanwhile comes next."""
+        """Cancel the answer when the client leaves; buffer what it sends for the next request."""
         try:
             while self._buffered() <= self._limits.head_bytes:
                 await self._receive()
@@ -240,7 +240,7 @@ class Connection:
         return False
 
     async def _linger(self) -> None:
-        """Let the client read the last response: closing with bytes unread would take it back."""
+        """Let the client read the last response: closing with unread bytes would discard it."""
         if self._ended():
             return
         with trio.move_on_after(LINGER_S):

@@ -19,7 +19,7 @@ from .raw_results import RawFleet
 
 CONTENT_TYPE = "text/event-stream"
 KEEP_ALIVE_S = 15.0
-# A page that is further behind loads everything again sooner than it takes each event in.
+# A page that is further behind reloads everything faster than it processes each event.
 FAR_BEHIND = 10_000
 _POSITION = re.compile(r"([!-9;-~]{1,64}):([0-9]{1,18})")
 
@@ -67,7 +67,7 @@ class EventStream:
                 await reply.write(b": keep-alive\n\n")
 
     def _on_link(self, link: Link) -> None:
-        """Have the page told; whoever waits for an event goes on after it."""
+        """Queue a change of the link for the page, and interrupt the wait for an event."""
         self._links.append(link)
         self._waiting.cancel()
 
@@ -81,7 +81,7 @@ class EventStream:
 
 
 def _last_event(given: str | None) -> tuple[str | None, int | None]:
-    """Return where the page left off; raises InvalidParams for what is no position."""
+    """Return where the page left off; raises InvalidParams for an invalid position."""
     if given is None:
         return None, None
     if (found := _POSITION.fullmatch(given)) is None:
@@ -98,6 +98,6 @@ def _begin(events: AsyncEvents) -> bytes:
 
 
 def _frame(name: str, data: Any, position: str = "") -> bytes:
-    """Return an event as the stream has it; JSON has no line breaks."""
+    """Return an event in the format of the stream; encoded JSON has no line breaks."""
     head = f"id: {position}\n" if position else ""
     return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"

@@ -25,7 +25,7 @@ JSON = "application/json"
 NO_STORE = (("Cache-Control", "no-store"),)
 INTERNAL = 500
 
-# The first that an error is one of has its status.
+# The first class that matches an error gives its status.
 _STATUSES: tuple[tuple[type[FleetError], int], ...] = (
     (TooSlow, 503),
     (InvalidParams, 400),
@@ -44,7 +44,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class WebRequest(NamedTuple):
-    """The head of a request. Names of headers are in small letters."""
+    """The head of a request. Names of headers are in lower case."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class WebRequest(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A whole response; the connection adds what every response has."""
+    """A whole response; the connection adds the common headers."""
 
     status: int
     body: bytes = b""

@@ -1,6 +1,6 @@
-"""Whose the other end of a connection is: other users of this computer reach the port too.
+"""Peer check: finds the user of a client, because other users can reach the port too.
 
-A link is a secret, but a browser that is started with it shows it to everybody who lists processes.
+A link is a secret, but a browser that is started with it shows it to everyone who lists processes.
 """
 
 import os
@@ -13,7 +13,7 @@ import trio
 from fleetd.protocol.errors import Denied
 
 _TABLES = {socket.AF_INET: ("tcp", "tcp6"), socket.AF_INET6: ("tcp6",)}
-# How an IPv4 address is told by a socket that is open for both, in words of four bytes.
+# The prefix of an IPv4 address on a socket that is open for both, in words of four bytes.
 _MAPPED = (0, 0, int.from_bytes(b"\0\0\xff\xff", sys.byteorder))
 ROOT = 0
 _LOCAL, _REMOTE, _UID = 1, 2, 7
@@ -22,8 +22,8 @@ _LOCAL, _REMOTE, _UID = 1, 2, 7
 def check_user(sock: trio.socket.SocketType) -> None:
     """Raise Denied for a client of another user; root, who can do everything, may be a forwarder.
 
-    On Linux the kernel knows. Elsewhere, and of a Unix socket, whose mode keeps others out, nobody
-    is asked.
+    On Linux the kernel knows the user. There is no check elsewhere, nor for a Unix socket, whose
+    mode keeps others out.
     """
     tables = _TABLES.get(socket.AddressFamily(sock.family), ())
     try:
@@ -42,7 +42,7 @@ def check_user(sock: trio.socket.SocketType) -> None:
 
 
 def _uid(table: str, ends: list[tuple[str, int]]) -> int | None:
-    """Return whose socket has these two ends, by a table of the kernel."""
+    """Return the uid of the socket with these two ends, from a table of the kernel."""
     plain = [_address(*end) for end in ends]
     mapped = ["".join(f"{word:08X}" for word in _MAPPED) + each for each in plain]
     for row in (line.split() for line in table.splitlines()[1:]):
@@ -52,7 +52,7 @@ def _uid(table: str, ends: list[tuple[str, int]]) -> int | None:
 
 
 def _address(host: str, port: int) -> str:
-    """Return an address as the kernel's tables have it: words in the order of this processor."""
+    """Return an address in the format of the kernel's tables: words in native byte order."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     words = memoryview(socket.inet_pton(family, host)).cast("I")
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

@@ -7,7 +7,7 @@ from fleetd.protocol.errors import InvalidParams
 
 PORT = 8722
 HOSTS = {"127.0.0.1": "127.0.0.1", "::1": "[::1]", "localhost": "127.0.0.1"}
-"""The addresses that the server may listen on, each as an URL has it."""
+"""The addresses that the server may listen on, each in the form of a URL."""
 
 
 class Place(NamedTuple):
@@ -19,22 +19,22 @@ class Place(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Return the address of the page, as a browser on this computer or behind ssh has it."""
+        """Return the URL of the page for a browser on this computer or behind ssh."""
         return f"http://{HOSTS[self.host]}:{self.port or PORT}/"
 
     @property
     def ssh(self) -> str:
-        """Return the command that leads to it from another computer."""
+        """Return the command that reaches the server from another computer."""
         port = self.port or PORT
         return f"ssh -L {port}:{self.socket or f'{HOSTS[self.host]}:{port}'} HOST"
 
 
 def checked_place(host: str, port: int, socket: str | None) -> Place:
-    """Return a place that other computers do not reach; raises InvalidParams for another."""
+    """Return a place that other computers cannot reach; raises InvalidParams for any other."""
     if host not in HOSTS:
         raise InvalidParams(
             f"fleetctl web listens on this computer only: 127.0.0.1, ::1 or localhost, not {host}.",
             hint=f"From another computer: {Place().ssh}",
         )
-    # Links stay links.
+    # Symbolic links are not resolved.
     return Place(host, port, Path(socket).expanduser().absolute() if socket else None)

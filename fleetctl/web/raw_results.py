@@ -1,6 +1,6 @@
-"""A client whose results stay the JSON that the daemon sent: the page reads it, not this process.
+"""A client that passes on results as the daemon's JSON: the page decodes it, not this process.
 
-A timeline may have megabytes, which take thirty times as long to be read and written again.
+A timeline may have megabytes. Decoding and encoding them again takes thirty times as long.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder(_Result).decode
 
 
 class RawProtocol(RpcProtocol):
-    """Returns results as ``msgspec.Raw``, and all else as it is."""
+    """Returns results as ``msgspec.Raw``, and everything else unchanged."""
 
     def _decoded(self, line: Any) -> Reply | Notice | None:
         try:

@@ -1,4 +1,4 @@
-"""Routes: checks a request, and has it answered by the part that its path names."""
+"""Routes: check a request, and answer it by its path."""
 
 from collections.abc import Callable
 
@@ -84,7 +84,7 @@ class Routes:
 
 
 def _refused(request: WebRequest) -> Response | None:
-    """Return the refusal of a request that no path may have."""
+    """Return the refusal of a request that no path accepts."""
     try:
         check_origin(request.values)
     except Denied as error:

@@ -83,7 +83,7 @@ def _listeners(place: Place) -> tuple[list[trio.SocketListener], Place]:
 
 
 def _tcp_listener(place: Place) -> trio.SocketListener:
-    """Return a listener without what trio's own function looks up and imports for names of hosts.
+    """Return a listener without the look-ups and imports of trio's own function for host names.
 
     Raises OSError.
     """
@@ -91,7 +91,7 @@ def _tcp_listener(place: Place) -> trio.SocketListener:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # A port whose last connections have just ended is free.
+        # Reuse a port whose last connections have just ended.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, place.port))
         sock.listen()
@@ -115,7 +115,7 @@ def _is_stale(path: Path) -> bool:
 
 
 def _signals() -> list[signal.Signals]:
-    """Return the signals that end the server, but for those that were switched off, as by nohup."""
+    """Return the signals that end the server, except for ignored ones, as under nohup."""
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [each for each in wanted if signal.getsignal(each) is not signal.SIG_IGN]
 

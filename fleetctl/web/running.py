@@ -1,7 +1,7 @@
 """One server for each daemon: a second one finds the first by a private socket.
 
-A lock tells whether one runs, since a socket outlives a server that was killed. The socket gives
-links, to processes of this user only.
+A lock shows whether a server runs, since a socket outlives a server that was killed. The socket
+gives links to processes of this user only.
 """
 
 import errno
@@ -23,7 +23,7 @@ from fleetd.protocol.framing import credentials
 
 from ..client.transport import try_dial
 
-# How long one that was just started may take until it answers.
+# How long a server that was just started may take to answer.
 START_S = 5.0
 PAUSE_S = 0.05
 WAIT_S = 1.0
@@ -33,9 +33,9 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class RunningServer(msgspec.Struct, frozen=True):
-    """A server that runs, with a new link to it.
+    """A running server, with a new link to it.
 
-    ``url`` has no token where only the server was asked for. ``socket`` is the one that it listens
+    ``url`` has no token when only the server was asked for. ``socket`` is the one that it listens
     on, None for a port.
     """
 
@@ -48,7 +48,7 @@ class RunningServer(msgspec.Struct, frozen=True):
 
 
 def private_socket(daemon_socket: str) -> Path:
-    """Return where the server for a daemon gives links; raises InvalidState where that cannot be.
+    """Return the socket where a daemon's server gives links; raises InvalidState for a bad path.
 
     Several daemons may have their sockets in one directory.
     """
@@ -70,7 +70,7 @@ class Claim:
         self._made: tuple[int, int] | None = None
 
     def listener(self) -> trio.SocketListener:
-        """Return a listener at the private socket; one of a server that was killed is replaced."""
+        """Return a listener at the private socket; it replaces that of a killed server."""
         if self.path.is_socket():
             self.path.unlink()
         sock = unix_listener(self.path)
@@ -121,7 +121,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def find_or_claim(path: Path) -> RunningServer | Claim:
-    """Return the server that runs, or the right to be it; of several that start one gets it.
+    """Return the running server, or the right to be it; of several that start, one gets it.
 
     Raises InvalidState for a directory that others may write to, Unavailable for a server that
     does not answer.
@@ -153,7 +153,7 @@ def wait_to_claim(path: Path, on_wait: Callable[[RunningServer], None]) -> Claim
 
 
 def ask(path: Path, *, new_link: bool = False) -> RunningServer | None:
-    """Return the server that runs, with a link that works once if wanted; None without one."""
+    """Return the running server, with a one-time link if wanted; None without a server."""
     try:
         sock = try_dial(path, START_S)
     except FleetError:
@@ -186,7 +186,7 @@ async def answer(stream: trio.SocketStream, tell: Callable[[bool], RunningServer
 
 
 def _check_directory(path: Path) -> None:
-    """Make the directory of the socket if it is missing; raise InvalidState for an unsafe one."""
+    """Create the directory of the socket if it is missing; raise InvalidState if it is unsafe."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         problem = permissions.weakness(_lock_path(path))

@@ -1,4 +1,4 @@
-"""Security: one-time tokens and keys, what a request must say of its origin, response headers.
+"""Security: one-time tokens and keys, checks of a request's origin, response headers.
 
 Any program on this computer, and any page in this user's browser, can reach the port. A key keeps
 out the programs, and the checks of ``Host``, ``Origin`` and ``Sec-Fetch-Site`` the other pages.
@@ -15,7 +15,7 @@ TOKEN_S = 600.0
 MOST_TOKENS = 64
 MOST_KEYS = 64
 
-# A name that leads here only: another one means that somebody else's DNS answered with 127.0.0.1.
+# Names that mean only this computer: with another, someone else's DNS answered with 127.0.0.1.
 _HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _SAME_SITE = ("same-origin", "none")
 
@@ -29,7 +29,7 @@ HEADERS = (
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
-"""What every response has, whatever it says."""
+"""The headers of every response."""
 
 NEW_LINK = "Run fleetctl web for a new link."
 
@@ -45,7 +45,7 @@ class KeyRing:
         self._keys: list[str] = []
 
     def new_token(self, now: float) -> str:
-        """Return a token; ``now`` is in seconds of a clock that nobody sets."""
+        """Return a token; ``now`` is in seconds of a monotonic clock."""
         self._drop_old_tokens(now)
         token = secrets.token_urlsafe(32)
         self._tokens[token] = now + TOKEN_S
@@ -54,7 +54,7 @@ class KeyRing:
         return token
 
     def exchange(self, token: str, now: float) -> str:
-        """Return a key for a token, which works no more; raises Denied."""
+        """Return a key for a token, which becomes invalid; raises Denied."""
         self._drop_old_tokens(now)
         found = _equal_one(token, self._tokens)
         if found is None:
@@ -77,7 +77,7 @@ class KeyRing:
 
 
 def _equal_one(given: str, known: Iterable[str]) -> str | None:
-    """Return the one that is equal, in a time that does not tell how much of it was."""
+    """Return the equal one, in a time that does not reveal how much of it matched."""
     found = None
     for each in known:
         if compare_digest(given.encode(), each.encode()):

@@ -21,7 +21,7 @@ class Server:
         self._refused: set[Connection] = set()
 
     async def take(self, stream: trio.SocketStream) -> None:
-        """Answer one client until it leaves; whoever calls this closes the stream."""
+        """Answer one client until it leaves; the caller closes the stream."""
         connection = Connection(stream, self._handle, self._limits)
         try:
             check_user(stream.socket)
@@ -44,7 +44,7 @@ class Server:
             self._connections.discard(connection)
 
     def _has_room(self) -> bool:
-        """Return whether one more client has a place, made by closing one that is idle."""
+        """Return whether there is room for one more client; closes an idle one if necessary."""
         if len(self._connections) < self._limits.connections:
             return True
         idle = [each for each in self._connections if each.idle_since is not None]
@@ -56,7 +56,7 @@ class Server:
         return True
 
     async def _refuse(self, connection: Connection, error: FleetError, status: HTTPStatus) -> None:
-        """Say why; when many are refused at a time, close those that come then."""
+        """Send the reason; while many are being refused, further ones get none."""
         if len(self._refused) >= self._limits.connections:
             return
         self._refused.add(connection)

@@ -1,4 +1,4 @@
-"""Static files: the page as the package has it, read once, served by a fixed table."""
+"""Static files: the page from the package, read once, served from a fixed table."""
 
 import hashlib
 from pathlib import Path
@@ -30,8 +30,8 @@ class StaticFile(NamedTuple):
 def read_all(directory: Path = DIRECTORY) -> dict[str, StaticFile]:
     """Return the files by their paths: ``/`` for the page, ``/static/NAME`` for all.
 
-    A path that is not among them is no file, whatever it has for dots and slashes. A file whose
-    type is not known is left out.
+    Any other path is no file, whatever dots and slashes it contains. A file of unknown type is left
+    out.
     """
     found = {}
     for path in sorted(directory.rglob("*")):

@@ -54,7 +54,7 @@ def project_of(agent: AgentState) -> str:
 
 def doing_of(agent: AgentState) -> str:
     """Return what an agent needs in words, else its step and what it did last."""
-    # The end of a limit first: a narrow line has only the beginning.
+    # The end of a limit comes first: a narrow line shows only the beginning.
     parts = [f"ends {console.ago(agent.reset_at)}"] if agent.reset_at else []
     if agent.text:
         parts.append(agent.text)
@@ -81,13 +81,13 @@ def _running_of(agent: AgentState) -> list[str]:
 
 
 def action_label(agent: AgentState, status: str) -> str:
-    """Return what the last action of an agent is called: it may still go on."""
+    """Return the label of an agent's last action, which may still be running."""
     ended = agent.doing is None or agent.doing.ended or status == "lost"
     return "Last action" if ended else "Doing now"
 
 
 def _inside(agent: AgentState, text: str) -> str:
-    """Return what an agent did last, a file from where it works on."""
+    """Return an agent's last action, with a file relative to where it works."""
     for place in (agent.cwd, agent.worktree):
         if place and text.startswith(f"{place}/"):
             return text[len(place) + 1 :]
@@ -97,9 +97,9 @@ def _inside(agent: AgentState, text: str) -> str:
 def standing_of(
     status: str, needs: str | None, text: str | None, since: str | None
 ) -> list[tuple[str, str | None]]:
-    """Return how an agent stands, as named lines; ``since`` is told as people say it.
+    """Return the state of an agent as named lines; ``since`` is in words.
 
-    Only what stops an agent is waited for; what it said last, or why it ended, is no wait.
+    Only a need that stops the agent counts as a wait: its last answer, or why it ended, does not.
     """
     if status == "lost":
         reason = f" ({text})" if text else ""

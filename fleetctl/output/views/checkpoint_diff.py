@@ -8,7 +8,7 @@ from .. import console
 if TYPE_CHECKING:
     from ...client.models import CheckpointDifference, Compared, FieldChange
 
-# A mark, and what stands behind it.
+# A mark, and the text after it.
 Line = tuple[str, str]
 STYLES = {"+": "green", "-": "red", "~": "yellow"}
 NAMES = {
@@ -25,7 +25,7 @@ NAMES = {
 
 
 def show_difference(found: "CheckpointDifference") -> None:
-    """Print what a person wants to know: what was done in between, then what is different."""
+    """Print a difference for a person: first what was done in between, then what changed."""
     print(console.styled(console.clean(f"{found.mission_title} ({found.mission_id})"), "bold"))
     console.flow("  from ", _side(found.before))
     console.flow("  to   ", _side(found.after))

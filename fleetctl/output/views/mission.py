@@ -22,7 +22,7 @@ SORTIES = (
 
 
 def titled(mission: "Mission") -> str:
-    """Return a mission's title, and that it was made for a session when it was."""
+    """Return a mission's title, marked when the mission was created for a session."""
     return console.titled(mission.title, automatic=mission.origin == "session")
 
 

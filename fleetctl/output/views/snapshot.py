@@ -12,7 +12,7 @@ def show_snapshot(snapshot: Snapshot, folder: str) -> None:
     kept, hints = step.todo_compliance, step.resume_hints
     in_plan = (step_text(step.step_ordinal, step.step_status), step.step_id)
     checksum = f"{integrity.algorithm} {integrity.digest}"
-    # The path is that of this machine; another has its own.
+    # The path applies to this machine; another one has its own.
     place = f"on {snapshot.file_on}" if snapshot.file_on else f"in {console.path(folder)}"
     console.lines(
         [
@@ -67,7 +67,7 @@ def source_line(detail: SourceDetail) -> str:
 
 
 def step_text(ordinal: int | None, status: str | None) -> str:
-    """Return where in its plan a run is: ``2 in_progress``; nothing where nobody said."""
+    """Return a run's place in its plan: ``2 in_progress``; nothing when it is unknown."""
     return " ".join(filter(None, (str(ordinal or ""), status)))
 
 
@@ -85,7 +85,7 @@ def _outcome(each: CommandOutcome) -> list[str]:
 
 
 def took(ms: int) -> str:
-    """Return how long a command took, as people say it; a dash where nobody measured."""
+    """Return how long a command took, in words; a dash when it was not measured."""
     if ms < 1_000:
         return f"{ms} ms" if ms else "-"
     return f"{ms / 1_000:.1f} s" if ms < 60_000 else duration(ms)
@@ -93,6 +93,6 @@ def took(ms: int) -> str:
 
 def _file(artifact: Artifact, compressed_at: str | None) -> str:
     line = f"  {console.path(artifact.path)}  {console.size(artifact.size_bytes)}"
-    # Of a file that was compressed, the checksum of its first form is kept.
+    # For a compressed file, the checksum is that of its original form.
     absent = "compressed since" if compressed_at else "not written yet"
     return line if artifact.present else f"{line}  ({absent})"

@@ -1,7 +1,7 @@
 """Timeline of a mission: its events as the entries of a story, and the page that shows them.
 
-Many events that tell one thing become one entry, what tells nothing new is left out, and silences
-stand where they were.
+Several events about one thing become one entry. Events that add nothing are left out, and silences
+appear where they were.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from ...client.models import Mission, Sortie
 
-# As long as it takes the daemon to call a mission silent, unless told otherwise.
+# The daemon's default for how long it takes until a mission is silent.
 SILENT_MS = 5 * times.MINUTE
-# A run ends when its agent did nothing of the kind for so long.
+# A run ends when its agent did nothing of the kind for this long.
 RUN_MS = 30 * times.MINUTE
 
 
 class Entry(NamedTuple):
-    """One line of a story: when it began and ended, in ms, what it says, and of how many events.
+    """One line of a story: when it began and ended, in ms, its text, and its events.
 
     ``kind`` is the type of its events, or ``silence``.
     """
@@ -48,7 +48,7 @@ def timeline_entries(
     full: bool = False,
     goes_on: bool = False,
 ) -> list[Entry]:
-    """Return the entries of a mission, oldest first; ``full`` gives every event one of its own.
+    """Return the entries of a mission, oldest first; ``full`` gives every event its own entry.
 
     Files are named from the directory ``inside``. A mission that ``goes_on`` may be silent now.
     """
@@ -61,7 +61,7 @@ def timeline_entries(
         if event_type(event.type).activity:
             if last is not None and at - last >= SILENT_MS:
                 silences.append(_silence(last, at))
-                # What is told as one thing was not silent in between.
+                # A run must not span a silence.
                 open_runs.clear()
             last = at
         if full:
@@ -88,7 +88,7 @@ def _silence(begun: int, ended: int, more: str = "") -> Entry:
 def _add(
     runs: "list[list[Event]]", open_runs: dict[tuple[str, str, str], int], event: "Event"
 ) -> None:
-    """Add an event to the run that it goes on with, or begin another one."""
+    """Add an event to the run that it continues, or begin another one."""
     who, kind = event.agent_id or "", event_type(event.type)
     key = (event.type, who, str(event.data.get(kind.alike) or ""))
     if kind.repeated:
@@ -97,7 +97,7 @@ def _add(
             run.append(event)
             return
     else:
-        # What an agent does between two turns of something else parts them.
+        # Another action of the agent separates the runs before and after it.
         for other in [each for each in open_runs if each[1] == who]:
             del open_runs[other]
     open_runs[key] = len(runs)
@@ -113,7 +113,7 @@ def _entry(run: "Sequence[Event]", inside: str | None) -> Entry:
 # Narrower terminals show no bars, and no relative times.
 ROOMY = 60
 MOST_BARS = 8
-# What does not fit into so many lines is cut, unless --full was said.
+# An entry with more lines is cut, unless --full is given.
 MOST_LINES = 2
 
 
@@ -138,9 +138,9 @@ def show_timeline(
 
 
 def _days(entries: Sequence[Entry], room: int, now: int, most: int | None) -> None:
-    """Print the entries below their days; what is as long ago as the line above is not repeated."""
+    """Print the entries below their days; a relative time equal to that above is not repeated."""
     clocks = [_clock(entry) for entry in entries]
-    # Of runs the beginning, as they are in order of it: else times would go back and forth.
+    # For runs the beginning, which orders them: otherwise times would go back and forth.
     agos = [times.since(entry.begun, now) if room >= ROOMY else "" for entry in entries]
     widest = max(map(len, agos), default=0)
     gap = "  " if widest else ""
