@@ -51,7 +51,7 @@ def loads(data: bytes | bytearray, object_hook: Callable[[dict[str, Any]], Any])
         try:
             text = data.decode().strip(_SPACE)
             value, end = _in_c.make_scanner(_Reading(object_hook))(text, 0)
-        except (ValueError, StopIteration, SystemError):  # in 3.11 json has the error's class
+        except (ValueError, StopIteration, SystemError):  # SystemError: Python 3.11
             end, text = 0, "wrong"
         if end == len(text):
             return value

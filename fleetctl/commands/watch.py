@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
             "One a line, live: fleetctl events --follow --json.",
         )
     _check_terminal()
-    # Keys are few here; not every terminal on the way takes back what this one would ask it for.
+    # No key here needs the kitty keyboard protocol, and some terminals do not leave it at the end.
     os.environ.setdefault("TEXTUAL_DISABLE_KITTY_KEY", "1")
     # Exported values would fix the size of the screen, whatever the terminal's own is by now.
     for name in ("COLUMNS", "LINES"):

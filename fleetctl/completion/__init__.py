@@ -1,1 +1,1 @@
-"""Completion: what a shell is offered while somebody types."""
+"""Completion of command lines in a shell."""

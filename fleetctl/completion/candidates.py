@@ -1,6 +1,6 @@
-"""Completion candidates: what a shell offers for an id, most wanted first.
+"""Completion candidates: what a shell offers for an ID, most wanted first.
 
-Asked at every press of a key, so it reads lists that are short, and gives up early.
+It runs at every key press, so it reads short lists and gives up early.
 """
 
 import os
@@ -19,15 +19,15 @@ from ..context import cwd, this_agent
 from ..output import console, times
 from ..output.text import cut
 
-# A person has pressed a key and waits: what takes longer than this is not worth it.
+# The user has pressed a key and waits: a longer answer is not worth it.
 TIMEOUT_S = 0.3
 
 
 def print_candidates(kind: str, prefix: str) -> None:
-    """Print ids with what they stand for, or nothing: whatever is wrong is no matter here."""
+    """Print IDs with descriptions, or nothing after any error."""
     if kind not in KINDS:
         return
-    # Whatever hangs, a pipe in the place of a file too, this ends it.
+    # The timer ends whatever hangs, even a read from a pipe in the place of a file.
     signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
     try:
@@ -43,9 +43,9 @@ def print_candidates(kind: str, prefix: str) -> None:
 def _ask_daemon(kind: str, prefix: str) -> "list[Completion]":
     path = paths.socket_path()
     try:
-        # A socket of systemd would start a daemon for whoever only presses a key: one must live
-        # that has signed the socket's lock. Nobody tries the lock itself: a daemon that starts at
-        # this moment would find it taken.
+        # Connecting to a socket of systemd would start a daemon at a key press. So the process
+        # whose pid is in the socket's lock file must exist. Do not try the lock itself: a daemon
+        # that starts at this moment would find it taken.
         os.kill(int(paths.lock_of_socket(path).read_text("ascii")), 0)
     except (OSError, ValueError):
         return []
@@ -61,9 +61,9 @@ def _ask_daemon(kind: str, prefix: str) -> "list[Completion]":
 # Calls a method that changes nothing and returns its result.
 Ask = Callable[..., Any]
 LIMIT = 100
-# Whatever else could be an id in a shell's line is never offered.
+# No other form of an ID is ever offered: a shell puts it into its line.
 VALID_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/-]{0,127}")
-# What commands can do something with, by the status of a record; the first come first.
+# The statuses of records that commands can use, in the order in which they are offered.
 STATUSES = {
     "mission.pending": ("pending",),
     "mission.begun": ("in_progress",),
@@ -78,12 +78,12 @@ STATUSES = {
     "agent.lost": ("lost",),
     "machine.away": ("lost", "left"),
 }
-# How many missions are looked into where no mission is the one of this directory.
+# How many missions in progress are searched besides the one of this directory.
 MISSIONS = 5
 
 
 class Completion(NamedTuple):
-    """An id, what it stands for in a line, and its record's status."""
+    """An ID, its one-line description, and its record's status."""
 
     id: str
     text: str
@@ -91,7 +91,7 @@ class Completion(NamedTuple):
 
 
 def candidates(kind: str, prefix: str, ask: Ask) -> list[Completion]:
-    """Return what begins with a prefix: what the kind's commands want, else all there is."""
+    """Return candidates with a prefix: those that the kind's commands want, else all."""
     noun = kind.partition(".")[0]
     found: dict[str, Completion] = {}
     for each in SOURCES[noun](ask):
@@ -104,7 +104,7 @@ def candidates(kind: str, prefix: str, ask: Ask) -> list[Completion]:
 
 
 def _missions(ask: Ask) -> Iterator[Completion]:
-    """Yield missions: those in progress, then the newest; a part of them may be long ago."""
+    """Yield missions: in progress, then pending, then the newest."""
     begun = ask("mission.list", status="in_progress", limit=LIMIT).missions
     pending = ask("mission.list", status="pending", limit=LIMIT).missions
     newest = ask("mission.list", limit=LIMIT).missions
@@ -115,7 +115,7 @@ def _missions(ask: Ask) -> Iterator[Completion]:
 
 
 def _current(ask: Ask) -> list[str]:
-    """Return the ids of the missions that are meant here: this directory's first."""
+    """Return the IDs of the relevant missions, this directory's first."""
     here = ask("mission.current", cwd=cwd(), agent_id=this_agent()).mission
     others = ask("mission.list", status="in_progress", limit=MISSIONS).missions
     return list(dict.fromkeys([*([here.id] if here else []), *(each.id for each in others)]))
@@ -129,7 +129,7 @@ def _sorties(ask: Ask) -> Iterator[Completion]:
 
 
 def _checkpoints(ask: Ask) -> Iterator[Completion]:
-    """Yield checkpoints, newest first: this directory's mission's, then everybody's; undo last."""
+    """Yield checkpoints: of this directory's mission, then of all; newest first, undo last."""
     found: list[Any] = []
     for mission in _current(ask)[:1]:
         found += ask("checkpoint.list", mission_id=mission, limit=LIMIT).checkpoints
@@ -153,7 +153,7 @@ def _runs(ask: Ask) -> Iterator[Completion]:
 
 
 def _of_runs(snapshots: Iterable[Any]) -> Iterator[Completion]:
-    """Yield the runs of snapshots, which are newest first; only a run's newest is told of."""
+    """Yield the runs of snapshots, newest first; only a run's newest snapshot is described."""
     for each in snapshots:
         yield Completion(each.run_id, f"{_when(each.created_at)}  {each.status}")
 
@@ -171,7 +171,7 @@ def _messages(ask: Ask) -> Iterator[Completion]:
 
 
 def _notes(ask: Ask) -> Iterator[Completion]:
-    """Yield the notes that stand of the missions that are meant here, newest first."""
+    """Yield the valid notes of the relevant missions, newest first."""
     for mission in _current(ask):
         for each in ask("note.list", mission_id=mission, newest=True, limit=LIMIT).notes:
             yield Completion(each.id, f"{each.kind}  {each.text}")
@@ -184,7 +184,7 @@ def _threads(ask: Ask) -> Iterator[Completion]:
 
 
 def _agents(ask: Ask) -> Iterator[Completion]:
-    """Yield agents: who is there, then who is lost, then who left."""
+    """Yield agents: present ones, then lost ones, then those that left."""
     late = ("lost", "gone")
     found = ask("agent.list").agents
     for each in sorted(found, key=lambda agent: (agent.status in late, agent.status == "gone")):
@@ -228,9 +228,9 @@ KINDS = (*SOURCES, *STATUSES)
 
 
 def line(candidate: Completion, columns: int | None = None) -> str:
-    """Return a candidate as the shells read it: the id, a tab, what it stands for.
+    """Return a candidate as the shells read it: the ID, a tab, its description.
 
-    They count characters. Where ``columns`` are told, the line they make of it takes fewer.
+    Shells count characters. If ``columns`` is given, the line that a shell shows takes fewer.
     """
     text = console.clean(candidate.text).strip()
     if columns is not None:

@@ -1,6 +1,6 @@
-"""The demo's agents, each a process of its own: ``python -m fleetctl.demo.agents <role> <id>``.
+"""The demo's agents, each in its own process: ``python -m fleetctl.demo.agents <role> <id>``.
 
-They stand in for language models: their plans are fixed, everything they do is real.
+They replace language models: their plans are fixed, but everything they do is real.
 """
 
 import os
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class NothingCame(Exception):
-    """A fact that had to come did not come in time."""
+    """An expected event did not come in time."""
 
 
 class EventFollower(Fleet):
@@ -68,11 +68,11 @@ class EventFollower(Fleet):
         self._followed = self.events(since=0, types=types)
 
     def next_event(self, wait_s: float) -> Event | None:
-        """Return the next event; None when ``wait_s`` seconds went by without one."""
+        """Return the next event; None after ``wait_s`` seconds without one."""
         return self._followed.next(wait_s)
 
     def until(self, look: Callable[[], T | None], what: str) -> T:
-        """Look now and after every event until there is something to see; raises NothingCame."""
+        """Call ``look`` now and after every event until it finds something; raises NothingCame."""
         deadline = time.monotonic() + PATIENCE_S
         while (found := look()) is None:
             if self.next_event(deadline - time.monotonic()) is None:
@@ -86,7 +86,7 @@ _ITEM = re.compile(r"^- (\S+)$", re.MULTILINE)
 
 
 class PromptFacts(NamedTuple):
-    """What a prompt says about the work that is to go on."""
+    """What a briefing says about the work to continue."""
 
     mission_id: str
     changed: list[str]
@@ -94,7 +94,7 @@ class PromptFacts(NamedTuple):
 
 
 def read(prompt: str) -> PromptFacts:
-    """Return the facts of a recovery prompt; raises ValueError when it names no mission."""
+    """Return the facts of a briefing; raises ValueError when it names no mission."""
     mission = _MISSION.search(prompt)
     if mission is None:
         raise ValueError("The briefing names no mission.")
@@ -127,7 +127,7 @@ class Worker:
         )
 
     def leave(self) -> None:
-        """Say good-bye."""
+        """Deregister the agent."""
         self.client.call(AgentDeregister(agent_id=self.id, reason="done"))
 
     def write(self, to: str, subject: str, body: str | None = None) -> None:
@@ -143,7 +143,7 @@ class Worker:
         return self.client.call(MessageInbox(agent_id=self.id)).messages
 
     def acknowledge(self, message_id: str) -> None:
-        """Say that a message is dealt with."""
+        """Acknowledge a message."""
         self.client.call(MessageAck(message_id=message_id, agent_id=self.id))
 
     def await_message(self, wanted: Callable[[Message], bool], what: str) -> None:
@@ -152,7 +152,7 @@ class Worker:
         self.acknowledge(message.id)
 
     def lock(self, file: str, purpose: str = "edit") -> Lock:
-        """Lock a file, waiting for whoever has it."""
+        """Lock a file, waiting for its holder."""
         return self.client.call(
             LockAcquire(
                 file=file,
@@ -164,16 +164,16 @@ class Worker:
         )
 
     def unlock(self, lock_id: str) -> None:
-        """Give a lock back."""
+        """Release a lock."""
         self.client.call(LockRelease(lock_id=lock_id, agent_id=self.id))
 
     def edit(self, file: str, text: str) -> None:
-        """Write a file and say so; the caller holds the lock."""
+        """Write a file and report it; the caller holds the lock."""
         (self.project / file).write_text(text)
         self._report("file_modified", file=file)
 
     def test(self, piece: Module) -> bool:
-        """Run the module's tests and report how they went."""
+        """Run the module's tests and report the result."""
         ran = subprocess.run(
             [sys.executable, "-m", "unittest", "-q", piece.test_module],
             cwd=self.project,
@@ -191,7 +191,7 @@ class Worker:
         )
 
     def commit(self, piece: Module) -> str:
-        """Commit one module and return the commit; git has one index for all agents."""
+        """Commit one module and return the commit; a lock guards the index that agents share."""
         lock = self.lock(INDEX, "commit")
         self._git("add", piece.file)
         self._git("commit", "--quiet", "-m", piece.title)
@@ -210,7 +210,7 @@ class Worker:
         return done.stdout.strip()
 
     def start(self, sortie: Sortie) -> Module:
-        """Begin a sortie and return what is to be written."""
+        """Start a sortie and return the module to write."""
         self.client.call(SortieStart(sortie_id=sortie.id, agent_id=self.id))
         return piece_of(sortie.files[0])
 
@@ -227,7 +227,7 @@ class Worker:
         )
 
     def do(self, sortie: Sortie) -> None:
-        """Do a sortie from its beginning to its end."""
+        """Do a whole sortie."""
         piece = self.start(sortie)
         self.finish(sortie, self.lock(piece.file), piece.code)
 
@@ -284,7 +284,7 @@ def specialist(client: EventFollower, agent_id: str, mission_id: str) -> None:
 
 
 def _begin_and_think(me: Worker, sortie: Sortie) -> None:
-    """Get half way, ask how to go on, and think: here the demo kills this process."""
+    """Get halfway, ask how to continue, and wait: here the demo kills this process."""
     piece = me.start(sortie)
     me.lock(piece.file)
     me.edit(piece.file, project.half(piece))
@@ -299,7 +299,7 @@ def _begin_and_think(me: Worker, sortie: Sortie) -> None:
         )
     )
     me.write(DISPATCH, QUESTION)
-    # Nothing ever comes on stdin. It ends when the demo does, so that nobody is left behind.
+    # Nothing ever comes on stdin. It ends with the demo, so that no process is left behind.
     sys.stdin.read()
     raise SystemExit(f"{me.id}: was to be killed, but the demo ended first")
 
@@ -315,7 +315,7 @@ def _wait_for_readability(me: Worker, sortie: Sortie) -> None:
 
 
 def successor(client: EventFollower, agent_id: str) -> None:
-    """Go on with a killed agent's work, by the recovery prompt that comes on stdin."""
+    """Continue a killed agent's work with the briefing from stdin."""
     facts = read(sys.stdin.read())
     me = Worker(client, agent_id, "specialist", facts.mission_id)
     mine = client.call(SortieList(mission_id=me.mission_id, assigned_to=me.id))
@@ -334,7 +334,7 @@ def successor(client: EventFollower, agent_id: str) -> None:
 
 
 def _finish_half(me: Worker, sortie: Sortie, facts: PromptFacts) -> None:
-    """Write what is missing behind a half-written file, under the lock that came with the work."""
+    """Write the missing part of a half-written file, under the lock that came with the work."""
     piece = project.piece_of(sortie.files[0])
     path = me.project / piece.file
     held = LockList(held_by=me.id, file=str(path))

@@ -1,4 +1,4 @@
-"""The demo's checks: read the final state, and say of each what must be true whether it is."""
+"""The demo's checks: read the final state, and report which requirements it meets."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ PAGE = 1_000
 
 
 class Observations(msgspec.Struct, kw_only=True):
-    """What the operator saw on the way; all of it must become true."""
+    """What the operator saw during the demo; all of it must become true."""
 
     tests_failed_before: bool = False
     tests_pass: bool = False
@@ -42,7 +42,7 @@ class FinalState(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: list[Checkpoint]
     events: list[Event]
     files: frozenset[str]
-    """Ids of the checkpoints that have a file."""
+    """IDs of the checkpoints that have a file."""
     seen: Observations
 
     @property
@@ -52,7 +52,7 @@ class FinalState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(client: Fleet, mission_id: str, files: Path, seen: Observations) -> FinalState:
-    """Ask the daemon for everything it knows; ``files`` is its directory of checkpoints."""
+    """Ask the daemon for everything it knows; ``files`` is its checkpoint directory."""
     page = client.call(CheckpointList(mission_id=mission_id, limit=PAGE))
     checkpoints = [client.call(CheckpointGet(checkpoint_id=each.id)) for each in page.checkpoints]
     return FinalState(
@@ -72,7 +72,7 @@ MILESTONES = (25, 50, 75)
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One check: what should be, whether it is, and what is there instead."""
+    """One check: the requirement, whether it is met, and what was found instead."""
 
     check: str
     ok: bool
@@ -80,7 +80,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Check = Callable[[FinalState], str]
-"""Returns what is wrong, empty when nothing is."""
+"""Returns what is wrong; empty when nothing is."""
 
 
 def _tests(final: FinalState) -> str:

@@ -1,13 +1,13 @@
 """The demo's real task: a small library whose functions are missing.
 
-What an agent "knows" stands here too: the code that makes each test pass. In a real fleet a
-language model would bring it along.
+It also contains what an agent "knows": the code that makes each test pass. In a real fleet, a
+language model would provide it.
 """
 
 from pathlib import Path
 from typing import NamedTuple
 
-# Who plays, and the messages they know each other by.
+# The agents, and the messages by which they coordinate.
 DISPATCH = "dispatch-1"
 FIRST = "specialist-1"
 SECOND = "specialist-2"
@@ -27,7 +27,7 @@ NEEDS_ALL = "report"
 
 
 class Module(NamedTuple):
-    """One module that is to be written: one sortie."""
+    """One module to write, which is one sortie."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ class Module(NamedTuple):
 
     @property
     def stub(self) -> str:
-        """Return the module as the task finds it."""
+        """Return the module as it is before the work."""
         return f"{self.head}    raise NotImplementedError\n"
 
     @property
@@ -58,7 +58,7 @@ class Module(NamedTuple):
 
 
 class NoRuling(Exception):
-    """Nobody has said how a silent e is to be counted."""
+    """No message says how to count a silent e."""
 
 
 PIECES = (
@@ -150,7 +150,7 @@ PIECES = (
 
 
 def piece_of(file: str) -> Module:
-    """Return the piece that a file of the repository belongs to."""
+    """Return the module that a file of the repository belongs to."""
     return next(piece for piece in PIECES if piece.file == file)
 
 
@@ -160,10 +160,10 @@ def half(piece: Module) -> str:
 
 
 def rest(piece: Module, half_written: str, mail: str) -> str:
-    """Return what is missing behind a half-written module.
+    """Return the missing part of a half-written module.
 
-    How it goes on depends on a ruling that came by mail; raises NoRuling when ``mail`` does not
-    hold it, and ValueError when the file is not the one that was left behind.
+    It depends on a ruling that came by mail. Raises NoRuling when ``mail`` does not contain it, and
+    ValueError when the file is not the one that was left behind.
     """
     if RULING not in mail:
         raise NoRuling(f"No message answers the question: {QUESTION}")

@@ -1,4 +1,4 @@
-"""The demo's sandbox: its directory, repository and processes, started, awaited and ended."""
+"""The demo's sandbox: its directory, its repository, and its processes from start to end."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def temporary_directory(*, keep: bool) -> Iterator[Path]:
         paths.check_socket_length(socket_path)
         directory = Path(tempfile.mkdtemp(prefix="fleet-demo-"))
     except paths.PathRefused:
-        # Where a path is short enough for a socket.
+        # Paths in /tmp are short enough for a socket.
         directory = Path(tempfile.mkdtemp(prefix="fleet-demo-", dir="/tmp"))
     try:
         for name in _FOLDERS:
@@ -45,7 +45,7 @@ def temporary_directory(*, keep: bool) -> Iterator[Path]:
 def interruptible() -> Iterator[Callable[[], None]]:
     """Treat SIGTERM and SIGHUP like Ctrl-C, once, so that nothing is left behind.
 
-    The function that is provided has all signals ignored: the end must not stop half way.
+    The provided function makes further signals ignored: the cleanup must not stop halfway.
     """
     ignored = Event()
 
@@ -66,16 +66,16 @@ def interruptible() -> Iterator[Callable[[], None]]:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """Return an environment in which nothing of the user's is within reach."""
+    """Return an environment that keeps the user's files out of reach."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     here = str(Path(__file__).parents[2])
     env |= {
         "HOME": str(directory / "home"),
-        # What pip installed for the user stays importable though HOME is another.
+        # Packages that pip installed for the user stay importable despite another HOME.
         "PYTHONUSERBASE": site.getuserbase(),
         "PYTHONPATH": os.pathsep.join(filter(None, (here, env.get("PYTHONPATH")))),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # The prompt goes through a pipe as it is, whatever the terminal can show.
+        # The briefing goes through a pipe unchanged, whatever the terminal can show.
         "PYTHONUTF8": "1",
         "FLEET_SOCKET": str(directory / "run" / "fleetd.sock"),
         "FLEET_DB_PATH": str(directory / "data" / "squawk.db"),
@@ -99,7 +99,7 @@ LOG_LINES = 20
 
 
 class StageFailed(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot continue; the text says why."""
 
 
 class Stage:
@@ -115,7 +115,7 @@ class Stage:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def lay_out(self) -> None:
-        """Make the repository with the task in it."""
+        """Create the repository with the task in it."""
         self.project.mkdir()
         project.lay_out(self.project)
         for arguments in (
@@ -142,7 +142,7 @@ class Stage:
         )
 
     def start_daemon(self) -> int:
-        """Start ``fleetd``, wait until it says that it is ready, and return its pid."""
+        """Start ``fleetd``, wait until it reports that it is ready, and return its pid."""
         address = self.directory / "ready.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(address))
@@ -182,7 +182,7 @@ class Stage:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C reaches the demo alone, which then ends everything in order.
+                # Ctrl-C reaches only the demo, which then ends everything in order.
                 start_new_session=True,
             )
         self._running[name] = process
@@ -197,7 +197,7 @@ class Stage:
         stdin.close()
 
     def kill(self, agent_id: str) -> int:
-        """End an agent with SIGKILL and return what was its pid."""
+        """End an agent with SIGKILL and return its former pid."""
         process = self._running.pop(agent_id)
         process.kill()
         _reap(process)
@@ -220,13 +220,13 @@ class Stage:
                 raise StageFailed(f"{name} ended with status {process.returncode}")
 
     def log_tail(self) -> list[str]:
-        """Return the last lines of the daemon's log, which agents that fail write to as well."""
+        """Return the last lines of the daemon's log, to which failing agents also write."""
         with suppress(OSError):
             return self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         return []
 
     def close(self) -> None:
-        """End every process, the daemon last; agents hear of the end by losing their stdin."""
+        """End every process, the daemon last."""
         for name in sorted(self._running, key=lambda name: name == "fleetd"):
             process = self._running[name]
             process.terminate()
@@ -237,7 +237,7 @@ class Stage:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a process and of everything that it started."""
+    """Kill the rest of a process and of everything that it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     _reap(process)
@@ -263,5 +263,5 @@ def open_stage(*, keep: bool) -> Iterator[Stage]:
             finally:
                 ignore_signals()
         finally:
-            # Two steps: a signal that comes just before it is ignored does not skip this.
+            # Two steps, so that a signal just before signals are ignored does not skip this.
             stage.close()

@@ -48,7 +48,7 @@ FOLLOWED = (*_TOLD, "fleet_recovered")
 
 
 class Narrator:
-    """Prints to one stream, in colour only where somebody sees it."""
+    """Prints to one stream, in colour only on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -56,18 +56,18 @@ class Narrator:
         self._width = max(NARROWEST, min(columns, WIDEST))
 
     def scene(self, title: str) -> None:
-        """Begin a part of the story."""
+        """Start a part of the story."""
         self.print()
         self.print(self._styled(f"== {title}", "bold"))
 
     def tell(self, text: str) -> None:
-        """Say what happens and why."""
+        """Print what happens and why."""
         self.print()
         # A path stays whole, so that it can be copied.
         self.print(textwrap.fill(text, self._width, break_long_words=False, break_on_hyphens=False))
 
     def typed(self, *command: str, output: str) -> None:
-        """Show a command as a person types it, and what it prints."""
+        """Show a command as a user types it, and what it prints."""
         self.print()
         typed = command[0] if len(command) == 1 else shlex.join(command)
         self.print(INDENT + self._styled(f"$ {typed}", "green"))
@@ -75,7 +75,7 @@ class Narrator:
             self.print(self._folded(console.clean(line)))
 
     def _folded(self, line: str) -> str:
-        """Fold a line that is too long for the terminal, its rest further in."""
+        """Wrap a line that is too long for the terminal, with the rest indented further."""
         indent = INDENT + line[: len(line) - len(line.lstrip())]
         return textwrap.fill(
             line.strip(),
@@ -90,7 +90,7 @@ class Narrator:
         told = _TOLD.get(event.type)
         if told is None or str(event.data.get("file", "")).startswith(".git/"):
             return
-        # A checkpoint carries the name of the agent whose work gave cause for it.
+        # A checkpoint's event names the agent whose work caused it.
         by_itself = event.type == "fleet_checkpointed"
         who = "fleetd" if by_itself else event.agent_id or "the mission"
         text = console.clean(f"{who:<13} {told(event.data)}")
@@ -100,7 +100,7 @@ class Narrator:
         self.print(INDENT + self._styled(fitting, style))
 
     def show_verdicts(self, verdicts: Sequence[Verdict]) -> None:
-        """Print what was checked and how it came out."""
+        """Print what was checked and the results."""
         self.scene("The check")
         self.print()
         for verdict in verdicts:
@@ -118,7 +118,7 @@ class Narrator:
         return console.styled(text, style, self._stream)
 
     def print(self, text: str = "") -> None:
-        """Print a line as it is."""
+        """Print a line unchanged."""
         print(text, file=self._stream, flush=True)
 
 
@@ -140,7 +140,7 @@ class Tour:
         self._seen = Observations()
 
     def play(self) -> list[Verdict]:
-        """Tell the whole story and return what the check at its end found."""
+        """Tell the whole story and return the verdicts of the final check."""
         self._set_the_task()
         self._start_daemon()
         with EventFollower(self._stage.socket) as client:
@@ -227,14 +227,14 @@ class Tour:
         raise StageFailed(f"Waited {PATIENCE_S:.0f} s without success {what}")
 
     def _fleetctl(self, *arguments: str, expected: int = 0) -> str:
-        """Show a command and return what it printed; raises StageFailed for another status."""
+        """Run and show a command, return its output; raises StageFailed for another status."""
         done = self._typed(*arguments)
         if done.returncode != expected:
             raise StageFailed(f"fleetctl {arguments[0]} ended with status {done.returncode}")
         return done.stdout
 
     def _typed(self, *arguments: str) -> CompletedProcess[str]:
-        """Run a command of fleetctl as a person would, and show it."""
+        """Run a command of fleetctl as a user would, and show it."""
         done = self._stage.run(sys.executable, "-m", "fleetctl", *arguments)
         self._narrator.typed("fleetctl", *arguments, output=done.stdout)
         return done
@@ -336,7 +336,7 @@ class Tour:
 
 
 def run(args: Namespace) -> int:
-    """Play the demo; return 0 when everything came out as it must, else 1."""
+    """Play the demo; return 0 when every check passes, else 1."""
     narrator = Narrator(sys.stderr if args.json else sys.stdout)
     began = time.monotonic()
     try:

@@ -1,4 +1,4 @@
 """Missions as traces: spans from records and from the log, encoded for OpenTelemetry, and sent.
 
-Nothing here is loaded by another command.
+No other command loads this package.
 """

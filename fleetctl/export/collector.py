@@ -1,4 +1,4 @@
-"""A collector: the URL that takes spans by POST, as OTLP over HTTP has it."""
+"""A collector: the URL that accepts spans by POST, as in OTLP over HTTP."""
 
 import os
 import ssl
@@ -15,7 +15,7 @@ from fleetd.protocol.errors import InvalidParams, Unavailable
 from .encoding import Encoding
 
 STEP_S = 20.0
-# An answer is an error in words, or how many spans were rejected.
+# The limit of an answer, which is an error text or the number of rejected spans.
 ANSWER_BYTES = 64 * 1024
 TRACES = "/v1/traces"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
@@ -27,10 +27,10 @@ _AGAIN = "Try again later: the same spans have the same ids."
 
 
 class Collector:
-    """Where spans are sent; it follows no redirect, and its certificate is verified.
+    """The receiver of spans; redirects are not followed, and its certificate is verified.
 
-    Only its host is ever shown: the rest of a URL may have secrets. Raises InvalidParams for a URL
-    or a header that is none.
+    Only its host is ever shown: the rest of a URL may contain secrets. Raises InvalidParams for an
+    invalid URL or header.
     """
 
     def __init__(self, url: str, encoding: Encoding) -> None:
@@ -58,7 +58,7 @@ class Collector:
         self.shown = f"{parts.scheme}://{self._host}" + (f":{self._port}" if self._port else "")
 
     def send(self, body: bytes) -> None:
-        """Send one request; raises Unavailable if the collector did not take all of it."""
+        """Send one request; raises Unavailable if the collector did not accept all of it."""
         try:
             status, answer = self._post(body)
         except (OSError, HTTPException) as error:
@@ -107,7 +107,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _headers() -> dict[str, str]:
-    """Return the headers of the variable that all exporters of OpenTelemetry read."""
+    """Return the headers from the variable that all OpenTelemetry exporters read."""
     found: dict[str, str] = {}
     for pair in filter(str.strip, os.environ.get(HEADERS, "").split(",")):
         name, _, value = pair.partition("=")

@@ -1,7 +1,7 @@
 """Spans in the two encodings of OTLP: JSON, one request per line, and protobuf.
 
-Both are whole ``ExportTraceServiceRequest`` messages. Protobuf messages in a row are one message:
-a file of them is read as a whole.
+Both are whole ``ExportTraceServiceRequest`` messages. Concatenated protobuf messages are one
+message, so a file of them is read as a whole.
 """
 
 import importlib.util
@@ -41,7 +41,7 @@ class Encoding(Protocol):
 
 
 class Json:
-    """OTLP as JSON: ids in hexadecimal, 64-bit numbers as texts."""
+    """OTLP as JSON: IDs in hexadecimal, 64-bit numbers as strings."""
 
     content_type = "application/json"
 
@@ -64,7 +64,7 @@ class Json:
 
     def rejected(self, answer: bytes) -> tuple[int, str]:
         """Return how many spans a collector rejected, and its words."""
-        # Imported here: only what was sent has an answer.
+        # Imported here: only an export that was sent has an answer.
         import json
 
         try:
@@ -115,7 +115,7 @@ def _value(value: Value) -> dict[str, Any]:
 
 
 class Protobuf:
-    """OTLP as protobuf, by the package opentelemetry-proto; raises InvalidState without it."""
+    """OTLP as protobuf, with the package opentelemetry-proto; raises InvalidState without it."""
 
     content_type = "application/x-protobuf"
 
@@ -159,7 +159,7 @@ class Protobuf:
 
 
 def is_installed() -> bool:
-    """Return whether the package for protobuf is there."""
+    """Return whether the package for protobuf is installed."""
     try:
         return importlib.util.find_spec("opentelemetry.proto.collector.trace.v1") is not None
     except ModuleNotFoundError:
@@ -197,7 +197,7 @@ def _fill(add: "Callable[[], KeyValue]", values: dict[str, Value]) -> None:
 
 
 def batches(spans: Iterable[Span], most: int, most_bytes: int) -> Iterator[list[Span]]:
-    """Yield spans in batches of so many, or of about so many bytes, at most."""
+    """Yield spans in batches of at most ``most`` spans and about ``most_bytes`` bytes."""
     batch: list[Span] = []
     size = 0
     for span in spans:

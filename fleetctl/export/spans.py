@@ -1,8 +1,8 @@
 """Spans of a mission: a trace of the mission, its agents, and their sorties, tools, compactions.
 
-Ids are derived from fleetd's own and times from records and events, so the same mission always has
-the same spans. A parent begins and ends with the first and the last of its children at least. What
-has no end yet ends with the newest event, and is marked as running.
+IDs are derived from fleetd's IDs, and times from records and events, so the same mission always
+has the same spans. A parent covers at least all its children. A span without an end yet ends with
+the newest event, and is marked as running.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from ..report.document import title_of
 if TYPE_CHECKING:
     from ..client.models import Agent, Event, Mission, Sortie
 
-# As the specification has it by default.
+# The default of the specification.
 MOST_EVENTS = 128
 NAME_CHARS, LINE_CHARS, PROMPT_CHARS = 200, 1_000, 16_384
-# Calls of one agent that are remembered: open ones, and those that may be told of once more.
+# How many calls of one agent are remembered: open ones, and ended ones that may get more events.
 REMEMBERED = 100
 _BEGINS = ("command_started", "tool_started")
 _ENDS = ("command_finished", "tool_finished", "tool_failed")
@@ -41,7 +41,7 @@ Value = str | int | bool
 
 
 class SpanEvent(NamedTuple):
-    """Something that happened inside of a span."""
+    """Something that happened inside a span."""
 
     at_ms: int
     name: str
@@ -49,7 +49,7 @@ class SpanEvent(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One span; ``error`` says that and why it failed, None that nothing is known of that."""
+    """One span; ``error`` is why it failed, perhaps empty, or None if no failure is known."""
 
     trace_id: bytes
     span_id: bytes
@@ -65,7 +65,7 @@ class Span(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes."""
+        """Return the approximate size in bytes."""
         texts = [*self.attributes.values(), self.error]
         for event in self.events:
             texts += event.attributes.values()
@@ -83,7 +83,7 @@ def span_id_of(mission_id: str, kind: str, name: object = "") -> bytes:
 
 
 class _Call:
-    """A tool call as far as it was told."""
+    """A tool call, as far as events have reported it."""
 
     def __init__(self, seq: int, at_ms: int, data: dict[str, Any]) -> None:
         self.seq, self.start_ms, self.end_ms = seq, at_ms, at_ms
@@ -95,7 +95,7 @@ class _Call:
         self.add(data)
 
     def add(self, data: dict[str, Any]) -> None:
-        """Take in what one more event says of the call."""
+        """Add what another event reports about the call."""
         self.call_id = self.call_id or _text(data.get("call_id"), NAME_CHARS)
         self.tool = self.tool or _text(data.get("tool") or data.get("name"), NAME_CHARS)
         self.command = self.command or _text(data.get("command"), LINE_CHARS)
@@ -104,7 +104,7 @@ class _Call:
         self.error = self.error or _text(data.get("error"), LINE_CHARS) or None
 
     def end(self, kind: str, at_ms: int, data: dict[str, Any]) -> None:
-        """Take in an event that ends the call; a second one adds what the first left out."""
+        """Add an event that ends the call; a second one adds what the first left out."""
         if self.state == "running":
             self.end_ms, self.state = max(at_ms, self.start_ms), "ended"
         self.add(data)
@@ -128,13 +128,13 @@ class _Agent:
         self.failed_unnamed = False
 
     def cover(self, start_ms: int, end_ms: int) -> None:
-        """Make the agent's span hold a time."""
+        """Extend the agent's span to include a time."""
         self.start_ms = start_ms if self.start_ms is None else min(self.start_ms, start_ms)
         self.end_ms = max(self.end_ms, end_ms)
 
 
 class MissionTrace:
-    """The spans of one mission: ``hear`` takes its events in their order, ``finish`` ends them."""
+    """The spans of one mission: ``hear`` takes its events in order, ``finish`` ends the spans."""
 
     def __init__(
         self,
@@ -155,8 +155,8 @@ class MissionTrace:
         self._last_ms = self._start_ms
 
     def hear(self, event: "Event") -> Iterator[Span]:
-        """Take in the next event; yields spans that nothing can change any more."""
-        # What fleetd writes by itself, such as a file of a checkpoint, makes nothing longer.
+        """Add the next event; yields spans that can no longer change."""
+        # Events that fleetd writes by itself, such as a checkpoint's file, do not extend spans.
         if not (event_type(event.type).activity or event.type in _KEPT):
             return
         at_ms = _moment(event)
@@ -230,12 +230,12 @@ class MissionTrace:
             yield self._tool(agent, agent.ended.popitem(last=False)[1])
 
     def _turn_over(self, agent: _Agent, at_ms: int) -> Iterator[Span]:
-        """End what was open: a turn that is over has no calls."""
+        """End the open calls: a finished turn has none."""
         while agent.open:
             yield self._unfinished(agent, agent.open.popitem(last=False)[1], at_ms)
 
     def _unfinished(self, agent: _Agent, call: _Call, at_ms: int) -> Span:
-        """Return the span of a call of which nothing told the end."""
+        """Return the span of a call whose end no event reported."""
         call.end_ms, call.state = max(at_ms, call.start_ms), "unfinished"
         return self._tool(agent, call)
 
@@ -277,7 +277,7 @@ class MissionTrace:
         )
 
     def _compacted(self, agent: _Agent, event: "Event", at_ms: int) -> None:
-        """Take in one of the events of a compaction, which have no tool call between them."""
+        """Add one of the events of a compaction, which have no tool call between them."""
         briefing = _COMPACTIONS[event.type]
         known = agent.compaction
         if known is None:
@@ -329,7 +329,7 @@ class MissionTrace:
         return span_id_of(self._mission.id, "agent", agent_id)
 
     def finish(self) -> Iterator[Span]:
-        """Yield the spans that are left: what is open, sorties, agents, and the mission."""
+        """Yield the remaining spans: open calls, sorties, agents, and the mission."""
         for sortie in self._sorties:
             self._last_ms = max(self._last_ms, *_times_of(sortie))
         if self._mission.completed_at:
@@ -456,13 +456,16 @@ def _moment(event: "Event") -> int:
     told = event.data.get("happened_at")
     if isinstance(told, str):
         with contextlib.suppress(ValueError, OverflowError):
-            # Nothing of before the epoch has a place in a trace.
+            # A trace cannot contain times before the epoch.
             return max(min(to_ms(iso(to_ms(told))), recorded), 0)
     return recorded
 
 
 def _text(value: object, most: int, *, block: bool = False) -> str:
-    """Return a text without control characters, cut; anybody may append one that is none."""
+    """Return a text, cut and without control characters; empty for what is no text.
+
+    Anybody may append an event, so its values may have any type.
+    """
     if not isinstance(value, str):
         return ""
     text = clean_block(value) if block else clean(value)

@@ -1,1 +1,1 @@
-"""fleetd in the settings of agent CLIs: hooks and servers of tools, in, out, and looked at."""
+"""Settings of agent CLIs: install, uninstall and inspect fleetd's hooks and MCP servers."""

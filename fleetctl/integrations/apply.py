@@ -1,4 +1,4 @@
-"""Apply changes of settings: choose agent CLIs, show, ask once, write, report."""
+"""Changes of settings: choose agent CLIs, show, ask once, write, report."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ def chosen_harnesses(args: Namespace) -> list[Harness]:
 
 
 def chosen_here(args: Namespace, hint: str) -> list[Harness]:
-    """Return the agent CLIs to install something for, with --all those on this machine.
+    """Return the agent CLIs to install for; with --all, those on this machine.
 
     Raises UsageError, and NotFound with the hint when there is none.
     """
@@ -85,7 +85,7 @@ _STYLES = {"+": "green", "-": "red"}
 
 @dataclass
 class ChangeOutcome:
-    """What became of one harness: a change, or the reason why there is none."""
+    """The outcome for one harness: a change, or the reason why there is none."""
 
     harness: Harness
     change: PlannedChange | None = None
@@ -99,9 +99,9 @@ class ChangeOutcome:
 
 
 class Operation(NamedTuple):
-    """What is done to every harness, and how it is told.
+    """An operation on every harness, and its texts.
 
-    ``whole`` names what comes or goes where no events are counted.
+    ``whole`` names what is installed or removed where no events are counted.
     """
 
     plan: Callable[[Harness], PlannedChange]
@@ -113,7 +113,7 @@ class Operation(NamedTuple):
 
 
 def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -> int:
-    """Change the files of these harnesses; what fails for one stops no other.
+    """Change the files of these harnesses; a failure of one does not stop the others.
 
     The status is 1 when anything failed. Raises Cancelled and InvalidParams from the question.
     """
@@ -164,7 +164,7 @@ def _make(outcome: ChangeOutcome, operation: Operation) -> None:
 def _show(
     args: Namespace, changes: Sequence[PlannedChange], operation: Operation, stream: TextIO
 ) -> None:
-    """Print a line per file, and every line that changes where that was asked for."""
+    """Print a line per file, and on request every line that changes."""
     print(f"{operation.heading}:", file=stream)
     for change in changes:
         what = console.plural(len(change.events), "event") if change.events else operation.whole
@@ -184,7 +184,7 @@ def _show_diff(changes: Sequence[PlannedChange], stream: TextIO) -> None:
 
 
 def _tell_todo(changes: Sequence[PlannedChange]) -> None:
-    """Print, last, what nobody but the person can do."""
+    """Print the steps that only the user can do."""
     todo = [(each.harness.name, step) for each in changes for step in each.todo]
     if todo:
         console.heading("You still have to do this")

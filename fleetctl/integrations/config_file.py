@@ -1,7 +1,8 @@
 """Settings files: read, and replaced whole or not at all, through no link out of a project.
 
-A link stays a link: what it points to is replaced, in a project only inside of it. The new file has
-the old one's mode. What was read is what is replaced: the same file, behind the same links.
+A link stays a link: its target is replaced, and a project's target must be inside the project. The
+new file has the old one's mode. A write replaces only what was read: the same file, behind the
+same links.
 """
 
 import os
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from fleetd.host import permissions
 from fleetd.protocol.errors import FleetError, InvalidState, Storage
 
-# A directory on the way need not be one that may be listed.
+# The directories above a file need no read permission.
 _WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
@@ -33,9 +34,9 @@ def target_of(path: Path, project: Path | None) -> Path:
 
 @contextmanager
 def opened(directory: Path, *, make: int | None = None) -> Iterator[int]:
-    """Open a directory by its real path: a link that came into its way since is an error.
+    """Open a directory by its real path; a link that has since appeared in it is an error.
 
-    What is missing is made with the mode ``make``, if there is one. Raises OSError.
+    Missing directories are created with the mode ``make``, if it is given. Raises OSError.
     """
     here = os.open("/", _WALK)
     try:
@@ -60,7 +61,7 @@ def _below(here: int, part: str, make: int | None) -> int:
 
 LARGEST = 10_000_000
 BACKUP = ".before-fleet"
-# What nobody else may write, whatever the umask.
+# Nobody else may write these, whatever the umask.
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 
@@ -69,13 +70,13 @@ class SettingsFile(NamedTuple):
     """A file as it was read; ``data`` and ``info`` are None where there was none."""
 
     path: Path
-    # The file behind the links, as they were.
+    # The file behind the links, as they were when it was read.
     target: Path
     data: bytes | None
     info: os.stat_result | None
-    # How its copy is called: hooks and servers may stand in one file.
+    # The suffix of its backup: one file can contain both hooks and servers.
     mark: str = BACKUP
-    # The project that it belongs to, None for one of the user's.
+    # The project that it belongs to; None for a file of the user.
     project: Path | None = None
 
     @property
@@ -85,12 +86,12 @@ class SettingsFile(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Return its path, and that of the file behind the links where it is another."""
+        """Return its path, and the path behind the links if that differs."""
         return f"{self.path} -> {self.target}" if self._leads_elsewhere() else str(self.path)
 
     @property
     def remarks(self) -> list[str]:
-        """Return what a person has to know before anything is written there."""
+        """Return what a user has to know before anything is written there."""
         leads = [f"{self.path} leads to {self.target}."] if self._leads_elsewhere() else []
         return [*leads, *filter(None, [self.exposed])]
 
@@ -104,7 +105,7 @@ class SettingsFile(NamedTuple):
 
     @property
     def exposed(self) -> str:
-        """Return what lets others write or exchange the file; nothing where only root can."""
+        """Return what lets others write or replace the file; empty where only root can."""
         try:
             weak = permissions.weakness(self.path)
         except OSError as error:
@@ -126,9 +127,10 @@ class SettingsFile(NamedTuple):
             ) from error
 
     def diff(self, after: bytes | None, plugin: str = "") -> Iterator[str]:
-        """Yield the lines by which new content differs, as ``diff -u`` has them.
+        """Yield the lines by which new content differs, in the format of ``diff -u``.
 
-        A ``plugin`` that comes or goes whole takes one line: its text would hide all the others.
+        A ``plugin`` that is added or removed as a whole takes one line: its text would hide the
+        other changes.
         """
         old, new = ("/dev/null" if each is None else str(self.path) for each in (self.data, after))
         before, now = (
@@ -139,22 +141,22 @@ class SettingsFile(NamedTuple):
             told = f"the plugin, {len(before or now)} lines, as in {plugin}"
             yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {told}")
             return
-        # Imported here: nobody who only looks needs it.
+        # Imported here: commands that only read do not need it.
         import difflib
 
         yield from difflib.unified_diff(before, now, old, new, lineterm="")
 
     def identity(self) -> tuple[object, ...]:
-        """Return what stays as long as nobody changes the file, its links, or whose it is."""
+        """Return a value that stays the same until the file, its links or its owner change."""
         info = self.info
         whose = info and (info.st_dev, info.st_ino, info.st_mode, info.st_uid, info.st_gid)
         return self.target, self.data, whose
 
 
 def read(path: Path, mark: str = BACKUP, project: Path | None = None) -> SettingsFile:
-    """Read a file; raises InvalidState for what is no readable regular file of sensible size.
+    """Read a file; raises InvalidState unless it is readable, regular and of sensible size.
 
-    One of a project that really lies elsewhere is refused unread.
+    A project's file that is really outside the project is refused unread.
     """
     target = target_of(path, project)
     try:
@@ -174,13 +176,13 @@ def read(path: Path, mark: str = BACKUP, project: Path | None = None) -> Setting
 
 
 def _at_once(above: int, name: str, flags: int) -> int:
-    """Open without waiting: a pipe would wait for somebody who writes into it."""
+    """Open without blocking: a pipe would wait for a writer."""
     return os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=above)
 
 
 def _check_kind(path: Path, info: os.stat_result) -> None:
     if not stat.S_ISREG(info.st_mode):
-        # A new file in its place would end a pipe, or a device such as /dev/null for everybody.
+        # Replacing it would destroy a pipe, or for everybody a device such as /dev/null.
         places = " ".join(dict.fromkeys((str(path), os.path.realpath(path))))
         raise InvalidState(
             f"{path} is no regular file, and would be replaced by one.",
@@ -194,7 +196,7 @@ def _check_kind(path: Path, info: os.stat_result) -> None:
 
 
 def check_writable(file: SettingsFile) -> None:
-    """Raise InvalidState when the file may not be replaced: its owner says so, or the system."""
+    """Raise InvalidState when the file's mode or the system forbids replacing it."""
     target = file.target
     if file.mode is not None and (not file.mode & 0o222 or not os.access(target, os.W_OK)):
         raise InvalidState(
@@ -211,12 +213,12 @@ def check_writable(file: SettingsFile) -> None:
 
 
 def question(words: str, remarks: Sequence[str]) -> str:
-    """Return a question with what the person has to know to answer it."""
+    """Return a question with what the user has to know to answer it."""
     return " ".join((*dict.fromkeys(remarks), words))
 
 
 def changed(file: SettingsFile) -> InvalidState:
-    """Return the error for a file that is not any more what was looked at."""
+    """Return the error for a file that changed after it was read."""
     return InvalidState(
         f"{file.path} was changed by somebody else just now; nothing was written.",
         hint="Run the command again.",
@@ -226,8 +228,8 @@ def changed(file: SettingsFile) -> InvalidState:
 def write(file: SettingsFile, data: bytes | None) -> None:
     """Put new content in the file's place, or remove it; raises Storage and InvalidState.
 
-    Somebody may have written meanwhile, such as the harness itself, or put a link in the way: then
-    nothing is changed. It is looked at before anything is made, and again at the very end.
+    Another process, such as the harness itself, may have written the file or added a link since:
+    then nothing is changed. This is checked before anything is created, and again at the very end.
     """
     _check_unchanged(file)
     try:
@@ -248,7 +250,7 @@ def write(file: SettingsFile, data: bytes | None) -> None:
 
 
 def _check_unchanged(file: SettingsFile, above: int | None = None) -> None:
-    """Look again, also whether the open directory is still the one that the path leads to."""
+    """Raise InvalidState if the file or the directory behind its path has changed."""
     try:
         same = file.identity() == read(file.path, file.mark, file.project).identity()
         if above is not None:
@@ -269,7 +271,8 @@ def put(
 ) -> None:
     """Write beside the place, then rename: a reader sees the old file or the new one.
 
-    ``above`` is the open directory, ``check`` has the last word. Raises OSError, and what it does.
+    ``above`` is the open directory; ``check`` runs just before the rename. Raises OSError, and
+    what ``check`` raises.
     """
     temporary = f".{name}.{os.urandom(6).hex()}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

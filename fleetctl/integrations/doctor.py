@@ -1,4 +1,4 @@
-"""Doctor of hooks: whether installed ones will work; runs the installed command once."""
+"""Doctor of hooks: check whether installed hooks work, and run the installed command once."""
 
 import os
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import subprocess
 
 RUN_S = 15
-# The hook waits for an answer so long, and gives up.
+# About the hook's timeout for an answer.
 SLOW_MS = 900
 SAMPLE = '{"hook_event_name":"SessionStart","session_id":"doctor","source":"startup"}'
 
@@ -35,7 +35,7 @@ def findings(
 ) -> Iterator[Finding]:
     """Yield what was found about a harness, in a project's settings if there is one.
 
-    ``heard`` is what the daemon heard of it; ``daemon`` says whether there is one that answers.
+    ``heard`` is what the daemon received from it; ``daemon`` tells whether a daemon answers.
     """
     install = f"run: fleetctl hooks install {harness.name}"
     if seen.installed == "unknown":
@@ -81,7 +81,7 @@ def _installed(harness: Harness, seen: HooksState, install: str) -> Finding:
 
 
 def _client(harness: Harness, seen: HooksState, install: str) -> Finding:
-    """Say which client the commands run."""
+    """Report which client the commands run."""
     if seen.slower:
         told = f"it runs the client in Python; for the compiled one, which is faster, {install}"
         return _finding(harness, "command", told, note=True)
@@ -91,7 +91,7 @@ def _client(harness: Harness, seen: HooksState, install: str) -> Finding:
 
 
 def _absent(seen: HooksState) -> str:
-    """Say which program of the commands is not there; nothing when all are."""
+    """Return which program of the commands is missing; empty when none is."""
     for interpreter, client in map(program_of, seen.commands):
         if not os.access(interpreter, os.X_OK):
             return f"{interpreter or 'the interpreter'} cannot be executed"
@@ -114,7 +114,7 @@ def _allowed(
 
 
 def _switched_off(harness: Harness, text: str) -> str:
-    """Return which setting keeps all hooks, or ours, from running; nothing when none does."""
+    """Return which setting disables all hooks, or ours; empty when none does."""
     if is_blank(text):
         return ""
     if harness.plain_json and not is_plain(text):
@@ -136,7 +136,7 @@ def _switched_off(harness: Harness, text: str) -> str:
 
 
 def _trusted(harness: Harness, seen: HooksState, text: str, heard: HarnessStatus | None) -> Finding:
-    """Say whether Codex was told to trust our hooks; whether the hash still fits, only it knows."""
+    """Report whether Codex trusted our hooks; only Codex knows if their hashes still match."""
     states = _codex_setting("hooks", "state")
     keys = [_codex_key(seen.file, each.event, each.within) for each in found(text, harness)]
     untrusted = sum(not isinstance(states.get(key), dict) for key in keys)
@@ -150,7 +150,7 @@ def _trusted(harness: Harness, seen: HooksState, text: str, heard: HarnessStatus
 
 
 def _codex_plan(harness: Harness) -> Finding:
-    """Say whether Codex keeps plans: from 0.152 on only where that was asked for."""
+    """Report whether Codex makes plans: from 0.152 on, only if its settings enable them."""
     if _codex_setting("tools", "update_plan").get("enabled") is True:
         return _finding(harness, "plan", "its plans are followed")
     told = (
@@ -162,7 +162,7 @@ def _codex_plan(harness: Harness) -> Finding:
 
 def _codex_setting(section: str, name: str) -> dict[str, object]:
     """Return a table of Codex's settings, an empty one where there is none to read."""
-    # Imported here: most that load this module need it never.
+    # Imported here: most users of this module never need it.
     import tomllib
 
     path = CODEX.directory() / "config.toml"
@@ -198,9 +198,9 @@ def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
 
 
 def _tried(harness: Harness, seen: HooksState, *, daemon: bool, foreign: bool) -> Finding:
-    """Run what is installed, unless it may be the word of somebody else: it only looks like ours.
+    """Run the installed command, unless somebody else may have written it to look like ours.
 
-    A project's settings may come with it, and there are some that others may write.
+    Settings may come with a project, and other users may be able to write the file.
     """
     if foreign and not seen.current:
         told = "not run: another user may have written the command"
@@ -209,11 +209,11 @@ def _tried(harness: Harness, seen: HooksState, *, daemon: bool, foreign: bool) -
 
 
 def _run(harness: Harness, command: str, *, daemon: bool) -> Finding:
-    """Run the very command that is installed, with one word more that keeps it from the records.
+    """Run the installed command with one more word, which keeps it out of the records.
 
-    Without a daemon it has a spool of its own, of which nothing is left.
+    Without a daemon, the command uses a temporary spool.
     """
-    # Imported here: most that load this module need it never.
+    # Imported here: most users of this module never need it.
     import tempfile
 
     begun = time.monotonic()
@@ -243,7 +243,7 @@ def _complaint(done: "subprocess.CompletedProcess[str]", *, daemon: bool, kept: 
     if done.stderr:
         return f"it wrote to stderr: {done.stderr.strip()[:200]}"
     expected = "fleetd" if daemon else ""
-    # An object without members is no answer for those who want an object.
+    # Agent CLIs that require an object get an empty one, which counts as no answer.
     if done.stdout.strip().removeprefix("{}") == expected:
         return "" if daemon or kept else "it wrote no event into the spool"
     if not done.stdout:

@@ -1,13 +1,13 @@
-"""Guard: the hooks of Git that ask fleetd whose files a commit has; what was there runs first.
+"""Guard: the Git hooks that ask fleetd whose files a commit contains.
 
-A hook that was there is renamed beside ours, which runs it first, and gets its name back with
-``uninstall``. Many hooks look at ``$0``: a shell script is run with the name that it had, any other
-program through a link of that name. Nothing but a refusal stops a commit: not a daemon that is
-away, nor a fleetctl that was removed.
+An existing hook is renamed beside ours, which runs it first. ``uninstall`` gives it its name back.
+Many hooks look at ``$0``: a shell script runs with the name that it had, any other program through
+a link of that name. Only a refusal stops a commit. A daemon that is away does not, nor does a
+fleetctl that was removed.
 
-Agents that work in one tree share its index, and one of them can stage a file while another one's
-commit is being made. So the hook of the message leaves a mark with the process of Git, and the one
-of the reference, which Git runs when the commit is there, checks what it really holds.
+Agents that work in one tree share its index: one can stage a file while another one commits. So
+the message hook leaves a marker with the process ID of Git. Git runs the reference hook when the
+commit exists, and that hook checks what the commit really contains.
 """
 
 import os
@@ -35,7 +35,7 @@ _COMMANDS = {
 BEFORE = ".before-fleetd"
 _LINKS = "before-fleetd"
 _SHELLS = ("sh", "bash", "dash", "ksh")
-# What no other end of fleetctl has: a crash must not stop a commit.
+# Exit statuses that fleetctl uses for nothing else: a crash must not stop a commit.
 REFUSED, BY_AGENT = 20, 21
 _MARKER = ".fleetd-guard-"
 _MARK = "# fleetd guard:"
@@ -54,7 +54,7 @@ class HookFile(NamedTuple):
     before: bool
     """Whether a hook that was there before is kept beside it."""
     runs_other: bool
-    """Whether one that is not ours runs: Git runs none that is not executable, nor do ours."""
+    """Whether a hook that is not ours runs. Git and our hooks skip one that is not executable."""
 
 
 class Guard:
@@ -68,7 +68,7 @@ class Guard:
         self.custom = bool(_git(self.root, "config", "--get", "core.hooksPath", empty=True))
 
     def files(self, *, trailer: bool | None = None) -> list[HookFile]:
-        """Return the state of each hook; ``trailer`` None is as it is installed."""
+        """Return the state of each hook; ``trailer=None`` means as installed."""
         return [self._file(name, trailer) for name in HOOKS]
 
     def _file(self, name: str, trailer: bool | None) -> HookFile:
@@ -89,13 +89,13 @@ class Guard:
 
     @property
     def trailer(self) -> bool:
-        """Whether commits of agents get a line with their session."""
+        """Return whether commits of agents get a line with their session."""
         text = _text(self.hooks / _MESSAGE) or ""
         return _MARK in text and _TRAILER in text
 
     @property
     def remark(self) -> str | None:
-        """Return what a person should know of the directory of the hooks."""
+        """Return what a user should know about the directory of the hooks."""
         if not self.custom:
             return None
         if self.hooks.is_relative_to(self.root):
@@ -106,7 +106,7 @@ class Guard:
         return f"core.hooksPath is {self.hooks}: all repositories with this setting are guarded."
 
     def install(self, *, trailer: bool) -> list[HookFile]:
-        """Write the hooks and return those that were not as they are now.
+        """Write the hooks and return those that changed, in their earlier state.
 
         Raises InvalidState for a hook that neither is ours nor can be kept.
         """
@@ -128,7 +128,7 @@ class Guard:
         return changed
 
     def _keep(self, path: Path) -> None:
-        """Rename the hook that is there; what is no shell script gets a link of its name."""
+        """Rename the existing hook; one that is no shell script gets a link with its name."""
         before = path.rename(f"{path}{BEFORE}")
         if not _is_shell_script(before):
             links = self.hooks / _LINKS
@@ -138,7 +138,7 @@ class Guard:
             link.symlink_to(Path("..", before.name))
 
     def uninstall(self) -> list[HookFile]:
-        """Remove the hooks, give those from before their names back; return what was ours."""
+        """Remove our hooks, give the earlier ones their names back, and return ours."""
         ours = [each for each in self.files() if each.state in ("installed", "old")]
         made = any(_MADE_DIRECTORY in (_text(each.path) or "") for each in ours)
         links = self.hooks / _LINKS
@@ -155,7 +155,7 @@ class Guard:
         return ours
 
     def _script(self, name: str, *, trailer: bool, made: bool = False) -> str:
-        """Return a hook; one of a directory that was ``made`` for it says so, and goes on to."""
+        """Return a hook's text; it keeps a note if its directory was ``made`` for the hooks."""
         python = quoted(this_interpreter("guard"))
         made = made or _MADE_DIRECTORY in (_text(self.hooks / name) or "")
         command = _COMMANDS[name] + (f" {_TRAILER}" if trailer and name == _MESSAGE else "")
@@ -183,7 +183,7 @@ class Guard:
         )
 
     def _markers(self) -> str:
-        """Return the directory of marks, as a word of a shell; no mark may lie in a work tree."""
+        """Return the marker directory as a shell word; no marker may be in a work tree."""
         common = self.root / _git(self.root, "rev-parse", "--git-common-dir")
         if self.hooks.is_relative_to(self.root) and not self.hooks.is_relative_to(common):
             return quoted(str(common.resolve()))
@@ -227,7 +227,7 @@ _CHECKS = {
 {python}{command}
 [ $? -ne {refused} ] || exit 1
 """,
-    # Marks of processes that have ended are of commits that were not made.
+    # The marker of an ended process belongs to a commit that was not made.
     _MESSAGE: """\
 for old in "$marker"*; do
     kill -0 "${{old##*-}}" 2>/dev/null || rm -f "$old"
@@ -250,7 +250,7 @@ set -- $lines
 
 
 def _is_shell_script(path: Path) -> bool:
-    """Whether our hooks run a file by its shell; they decide so each time, by the same words."""
+    """Return whether our hooks run a file by its shell; they look for the same words each time."""
     try:
         first = path.read_bytes()[:200].split(b"\n")[0].decode("ascii", "replace")
     except OSError:
@@ -260,7 +260,7 @@ def _is_shell_script(path: Path) -> bool:
 
 
 def _text(path: Path) -> str | None:
-    """Return what a hook holds, None where there is none; raises InvalidState."""
+    """Return the text of a hook, None where there is none; raises InvalidState."""
     try:
         if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116 - through links
             raise InvalidState(
@@ -296,7 +296,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _git(directory: Path, *words: str, empty: bool = False) -> str:
-    """Return what Git says; raises NotFound outside of a repository, unless it may be empty."""
+    """Return Git's output; raises NotFound outside of a repository, unless it may be empty."""
     if not directory.is_dir():
         raise NotFound(f"There is no directory {directory}.", hint="Name one: --repo DIR")
     try:
@@ -312,9 +312,10 @@ def _git(directory: Path, *words: str, empty: bool = False) -> str:
 
 
 def staged_files(root: Path) -> list[str]:
-    """Return the files that differ from the commit before, as paths from the root.
+    """Return the files that differ from the previous commit, as paths from the root.
 
-    Of a merge only those that no side has: what was merged is nobody's work in this tree.
+    For a merge, only files that differ from every side count: what was merged is nobody's work in
+    this tree.
     """
     words = ("diff", "--cached", "--ignore-submodules=none")
     path = root / _git(root, "rev-parse", "--git-path", "MERGE_HEAD")
@@ -323,9 +324,10 @@ def staged_files(root: Path) -> list[str]:
 
 
 def committed_files(root: Path, before: str, commit: str) -> list[str]:
-    """Return the files that a commit changes, seen from the one before it on the branch.
+    """Return the files that a commit changes, compared with the previous one on the branch.
 
-    Of a merge only those that no side has; ``before`` is all zeros for a first commit.
+    For a merge, only files that differ from every side count. ``before`` is all zeros for a first
+    commit.
     """
     words = ("diff-tree", "-r", "--no-commit-id")
     if not before.strip("0"):
@@ -335,18 +337,18 @@ def committed_files(root: Path, before: str, commit: str) -> list[str]:
 
 
 def _run(root: Path, *words: str) -> str:
-    """Return what Git says, whatever its exit status."""
+    """Return Git's output, whatever its exit status."""
     return run_program(["git", *words], timeout_s=_GIT_S, cwd=str(root)).stdout
 
 
 def _names(root: Path, *words: str) -> list[str]:
-    """Return the names of files that a command of Git lists."""
+    """Return the file names that a Git command lists."""
     told = _run(root, *words, "--name-only", "--no-renames", "-z")
     return [name for name in told.split("\0") if name]
 
 
 def _in_all(lists: list[list[str]]) -> list[str]:
-    """Return the names of the first list that all others have, too."""
+    """Return the names in the first list that all other lists contain."""
     first, *others = lists
     there = set(first).intersection(*others)
     return [name for name in first if name in there]
@@ -360,7 +362,7 @@ def has_commit(root: Path) -> bool:
 def committed_at(root: Path, since_ms: int) -> dict[str, int]:
     """Return when files were committed, in ms, by the newest commit of each since a time.
 
-    That is when the commit was made first: an amended one holds nothing newer for it.
+    This is the time when the commit was first made: amending it adds nothing newer to a file.
     """
     since = f"--since=@{since_ms // 1_000}"
     told = _run(root, "log", "--name-only", "--no-renames", "-z", "--format=%x01%at", since)
@@ -378,7 +380,7 @@ def committed_at(root: Path, since_ms: int) -> dict[str, int]:
 def files_behind(root: Path, files: list[str], commit: str | None) -> set[str]:
     """Return the files whose content in a commit, or else in the index, differs from the disk.
 
-    Somebody staged them before they were changed, or took them out of the index.
+    They were changed after they were staged, or were taken out of the index.
     """
     differs = ["diff", "--name-only", "--no-renames", "-z", *([commit] if commit else [])]
     there = ["ls-tree", "--name-only", "-z", commit] if commit else ["ls-files", "-z"]

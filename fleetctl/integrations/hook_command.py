@@ -1,6 +1,6 @@
-"""Hook command: the line that a harness runs for each event, and OpenCode's plugin instead.
+"""Hook command: the line that a harness runs for each event, or a plugin for OpenCode.
 
-It stays the same over upgrades: Codex trusts a hook by the hash of its command.
+The line stays the same across upgrades: Codex trusts a hook by the hash of its command.
 """
 
 import os
@@ -17,7 +17,7 @@ from .config_file import SettingsFile
 from .installation import configured_socket, run_program, this_interpreter
 from .registry import Harness, HookEvent
 
-# What a hook before an edit is to do about locks: deny it, and lock the file.
+# What a hook before an edit does about locks: deny the edit, and lock the file.
 ENFORCE = "enforce-locks"
 AUTO = "auto-locks"
 LOCK_WORDS = (ENFORCE, AUTO)
@@ -29,10 +29,10 @@ TRY_S = 5
 
 
 class Installation(NamedTuple):
-    """What of this installation goes into a command.
+    """The parts of this installation that go into a command.
 
     ``compiled`` is the client in C, empty where none was built or it does not run here.
-    ``launcher`` runs one of the two; without one the command does.
+    ``launcher`` runs one of the two clients; without a launcher, the command runs it.
     """
 
     interpreter: str
@@ -43,20 +43,20 @@ class Installation(NamedTuple):
 
     @property
     def launcher_text(self) -> str:
-        """Return what the launcher holds."""
+        """Return the text of the launcher."""
         compiled = quoted(self.compiled) if self.compiled else ""
         python = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
         return launcher.text(compiled, python, self.assignments)
 
     @property
     def launcher_texts(self) -> set[str]:
-        """Return what a launcher that works can hold: the compiled client may be left out."""
+        """Return every text of a working launcher: the compiled client may be left out."""
         return {self.launcher_text, self._replace(compiled="").launcher_text}
 
     def commands(
         self, harness: Harness, event: HookEvent, *, words: frozenset[str] = frozenset()
     ) -> set[str]:
-        """Return every command for an event of a harness that works."""
+        """Return every working command for an event of a harness."""
         ways = (False, True) if harness.direct_since else (False,)
         return {self.command(harness, event, words=words, direct=direct) for direct in ways}
 
@@ -70,8 +70,8 @@ class Installation(NamedTuple):
     ) -> str:
         """Return the command for an event of a harness that is written into settings.
 
-        It is a line for a shell, or if it is ``direct``, a program and its words. ``words`` are
-        those of ``LOCK_WORDS`` that are wanted.
+        It is a line for a shell or, if ``direct``, a program and its arguments. ``words`` are the
+        wanted ``LOCK_WORDS``.
         """
         said = [harness.name]
         if event.name == harness.enforces_at:
@@ -90,8 +90,8 @@ class Installation(NamedTuple):
 
 
 def this_installation() -> Installation:
-    """Return what a command of this installation is made of; raises InvalidState."""
-    # The hook reads no configuration: it must be told of another socket than the usual.
+    """Return the parts of a command of this installation; raises InvalidState."""
+    # The hook reads no configuration: the command must name a socket that is not the default.
     untold = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
     socket = configured_socket(untold)
     assignments = "" if socket is None else f"FLEET_SOCKET={quoted(str(socket))} "
@@ -102,15 +102,15 @@ def this_installation() -> Installation:
 
 
 def client() -> Path:
-    """Return the hook client of this installation that is in Python."""
+    """Return the Python hook client of this installation."""
     return Path(__file__).absolute().parent.parent / "hook.py"
 
 
 def runs(compiled: Path) -> bool:
-    """Return whether a compiled client is there and works: another machine may have built it."""
+    """Return whether a compiled client exists and works: another machine may have built it."""
     if not os.access(compiled, os.X_OK):
         return False
-    # Imported here: most that load this module need it never.
+    # Imported here: most users of this module never need it.
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="fleet-try-") as directory:
@@ -123,12 +123,12 @@ def runs(compiled: Path) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Return a text as one word of a shell, always in quotes, so that its look never changes."""
+    """Return a text as one shell word, always quoted, so that its form never changes."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def is_ours(command: object, harness: Harness) -> bool:
-    """Return whether a command runs fleetd's hook for this harness, of whatever installation."""
+    """Return whether a command runs fleetd's hook for this harness, from any installation."""
     return isinstance(command, str) and _shape(harness).search(command) is not None
 
 
@@ -138,7 +138,7 @@ def lock_words(command: str) -> frozenset[str]:
 
 
 def wanted_words(now: frozenset[str], choices: Mapping[str, bool | None]) -> frozenset[str]:
-    """Return what is to be done about locks; a choice of None leaves a word as it is."""
+    """Return the wanted lock words; a choice of None leaves a word unchanged."""
     return frozenset(
         word
         for word in LOCK_WORDS
@@ -147,7 +147,7 @@ def wanted_words(now: frozenset[str], choices: Mapping[str, bool | None]) -> fro
 
 
 def for_doctor(command: str, harness: Harness) -> str:
-    """Return a command of ours that asks for a sign of life and leaves nothing behind."""
+    """Return a command of ours as a test run, which leaves nothing behind."""
     return _shape(harness).sub(lambda found: f"{found[0]} {DOCTOR}", command, count=1)
 
 
@@ -177,7 +177,7 @@ def _shape(harness: Harness) -> re.Pattern[str]:
     return re.compile(rf"(?:{clients})'? {re.escape(harness.name)}(?= |$)")
 
 
-# OpenCode runs no commands: it has a plugin, which is copied as it is shipped but for one line.
+# OpenCode runs no commands. It gets a plugin, which is copied unchanged except for one line.
 _PLUGIN_MARK = b"fleetd"
 _PLUGIN_ARGS = b"const ARGS = []"
 _PLUGIN_WORDS = re.compile(rb"^const ARGS = \[(.*)\]$", re.MULTILINE)
@@ -201,7 +201,7 @@ def shipped_plugin() -> bytes:
 
 
 def is_plugin(file: SettingsFile) -> bool:
-    """Return whether a file is our plugin, of whatever version."""
+    """Return whether a file is our plugin, of any version."""
     return file.data is not None and _PLUGIN_MARK in file.data[:1_000]
 
 
@@ -212,9 +212,9 @@ def plugin_words(file: SettingsFile) -> frozenset[str]:
 
 
 def plugin_text(file: SettingsFile, choices: Mapping[str, bool | None]) -> bytes:
-    """Return what belongs in the file; raises InvalidState when somebody else's is there.
+    """Return the plugin text for a file; raises InvalidState when the file is not ours.
 
-    A choice of None leaves what is done about locks as it is.
+    A choice of None leaves its lock word unchanged.
     """
     if file.data is not None and not is_plugin(file):
         raise InvalidState(

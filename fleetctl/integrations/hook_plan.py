@@ -1,4 +1,4 @@
-"""Plan of hooks: what installing and uninstalling would change, and doing it."""
+"""Plan of hooks: what installing and uninstalling would change, and how to apply it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,27 +25,27 @@ from .registry import OPENCODE, Harness, installable, runs_directly
 
 
 class PlannedChange(NamedTuple):
-    """A file, and what is to become of it; ``after`` is None when it is to be removed."""
+    """A file and its planned content; ``after`` is None when the file is to be removed."""
 
     harness: Harness
     file: config_file.SettingsFile
     after: bytes | None
     events: Sequence[str] = ()
     notes: Sequence[str] = ()
-    # Whether hooks of ours are in the file as it is: then its copy is already that of before.
+    # Whether the file already contains our hooks: its backup then holds the state before them.
     ours_before: bool = False
-    # Where the text of a file comes from that comes or goes as a whole.
+    # The source of a file that is installed or removed as a whole.
     whole: str = ""
-    # What the person has to know before anything is written there.
+    # What the user has to know before anything is written there.
     remarks: Sequence[str] = ()
-    # What only the person can do, and must, before it works.
+    # What only the user can do, and must do before the hooks work.
     todo: Sequence[str] = ()
-    # What the launcher of our hooks is to hold, where they have one.
+    # The wanted text of the launcher, if the hooks have one.
     launcher: str = ""
 
     @property
     def told(self) -> list[str]:
-        """Return all that the person has to know, the most pressing last."""
+        """Return everything that the user has to know, the most urgent last."""
         return [*self.remarks, *self.notes, *self.todo]
 
     @property
@@ -55,7 +55,7 @@ class PlannedChange(NamedTuple):
         return stale or self.after != self.file.data
 
     def diff(self) -> Iterator[str]:
-        """Yield the lines of the change, as ``diff -u`` has them."""
+        """Yield the lines of the change in the format of ``diff -u``."""
         return self.file.diff(self.after, self.whole)
 
     def install(self) -> Path | None:
@@ -70,7 +70,7 @@ class PlannedChange(NamedTuple):
         return settings_backups.replace(self.file, self.after)
 
     def uninstall(self) -> None:
-        """Write or remove the file, and remove its copy: nothing of ours is left."""
+        """Write or remove the file, and remove its copy, so that nothing of ours is left."""
         config_file.write(self.file, self.after)
         settings_backups.remove(self.file)
 
@@ -83,7 +83,7 @@ def plan_install(
 ) -> PlannedChange:
     """Return what installing would change; raises InvalidState for a file that must not be touched.
 
-    ``choices`` say of each of ``LOCK_WORDS`` whether it is wanted; None leaves it as it is.
+    ``choices`` maps each of ``LOCK_WORDS`` to whether it is wanted; None leaves it unchanged.
     """
     file = config_file.read(harness.settings_file(project), project=project)
     notes = _notes(harness, project, choices)
@@ -133,7 +133,7 @@ def plan_uninstall(harness: Harness, project: Path | None) -> PlannedChange:
 
 
 def checked(change: PlannedChange) -> PlannedChange:
-    """Return a change with what has to be said of its file; raises InvalidState for read-only."""
+    """Return a change with the remarks on its file; raises InvalidState if it is read-only."""
     if change.after == change.file.data:
         return change
     config_file.check_writable(change.file)
@@ -142,7 +142,7 @@ def checked(change: PlannedChange) -> PlannedChange:
 
 @contextmanager
 def complaints(file: config_file.SettingsFile) -> Iterator[None]:
-    """Turn what is wrong with a text into an error that names the file."""
+    """Turn an error in a text into one that names the file."""
     try:
         yield
     except (UnusableSettings, ValueError) as error:

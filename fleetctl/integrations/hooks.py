@@ -1,7 +1,7 @@
-"""Hooks in the text of a settings file: found, put in, taken out.
+"""Hooks in the text of a settings file: find, insert and remove them.
 
-Other people's hooks, comments, order and formatting stay byte for byte; ours are appended, never
-put before others: Codex trusts hooks by their position.
+Other people's hooks, comments, order and formatting stay byte for byte. Ours are appended and
+never inserted before others: Codex trusts hooks by their position.
 """
 
 import json
@@ -16,30 +16,30 @@ Wanted = Sequence[tuple[HookEvent, str]]
 
 
 class UnusableSettings(Exception):
-    """A settings file holds something else than its harness reads; the text says what and where."""
+    """A settings file contains what its harness cannot read; the text says what and where."""
 
 
 class InstalledHook(NamedTuple):
-    """A hook of ours: its event, its command, and the containers that it stands in.
+    """A hook of ours: its event, its command, and the containers around it.
 
-    The command of one that is started without a shell is written as a line all the same.
+    ``command`` is one line even for a hook that is started without a shell.
     """
 
     event: str
     command: str
     node: Node
     within: tuple[tuple[Node, int], ...]
-    # Its words, where it is started without a shell.
+    # Its arguments, if it is started without a shell.
     args: Node | None = None
 
 
 def found(text: str, harness: Harness) -> list[InstalledHook]:
-    """Return the hooks of ours in a text, in order; raises Broken and UnusableSettings."""
+    """Return our hooks in a text, in order; raises Broken and UnusableSettings."""
     return list(_ours(_root(text, harness), harness))
 
 
 def put_in(text: str, harness: Harness, wanted: Wanted) -> str:
-    """Return the text with our hooks in it; those that are there get the wanted command."""
+    """Return the text with our hooks in it; existing ones get the wanted command."""
     if is_blank(text):
         return text + _document(harness, wanted)
     root = _root(text, harness)
@@ -54,10 +54,10 @@ def put_in(text: str, harness: Harness, wanted: Wanted) -> str:
 
 
 def take_out(text: str, harness: Harness, before: str | None) -> str | None:
-    """Return the text without our hooks and what they brought along; None when nothing is left.
+    """Return the text without our hooks and what they added; None when nothing is left.
 
-    ``before`` is the text as it was before they came, None when there was no file. What was empty
-    there stays, and a text in which nothing else changed since becomes that one again.
+    ``before`` is the text before the hooks were added, None when there was no file. Containers
+    that were empty there stay. If nothing else has changed since, the result is ``before``.
     """
     if before is not None and _put_again(text, harness, before) == text:
         return before
@@ -68,7 +68,7 @@ def take_out(text: str, harness: Harness, before: str | None) -> str | None:
 
 
 def _root(text: str, harness: Harness) -> Node:
-    """Return a text's object; raises UnusableSettings for what cannot be made sense of."""
+    """Return a text's object; raises UnusableSettings for an unknown structure."""
     if is_blank(text):
         text = "{}"
     root = parse(text)
@@ -149,13 +149,13 @@ def _put(text: str, harness: Harness, event: HookEvent, command: str) -> str:
 
 
 def _rewritten(text: str, hook: InstalledHook, command: str) -> str:
-    """Return the text with another command in the place of a hook's, with or without a shell."""
+    """Return the text with a hook's command replaced, with or without a shell."""
     program, args = in_parts(command)
     container, index = hook.within[-1]
     handler = container.items[index]
     known = hook.args
     if known is None:
-        # What comes last in the text is changed first: the rest keeps its place.
+        # Change the later part of the text first: the positions before it stay valid.
         text = text if args is None else append(text, handler, args, key="args")
         return replace(text, hook.node, program)
     at = handler.items.index(known)
@@ -179,7 +179,7 @@ def _document(harness: Harness, wanted: Wanted) -> str:
 
 
 def _put_again(text: str, harness: Harness, before: str) -> str | None:
-    """Return what our hooks, as they are in ``text``, would have made of the text before them."""
+    """Return ``before`` with our hooks inserted as they are in ``text``."""
     known = {event.name: event for event in harness.events}
     ours = found(text, harness)
     again = [(known.get(each.event, HookEvent(each.event)), each.command) for each in ours]
@@ -190,7 +190,7 @@ def _put_again(text: str, harness: Harness, before: str) -> str | None:
 
 
 def _readable(before: str | None, harness: Harness) -> tuple[str, Node] | None:
-    """Return the earlier text and its object; None when there was none or it was none."""
+    """Return the earlier text and its object; None without a text or a usable object."""
     if before is None or is_blank(before):
         return None
     try:
@@ -200,9 +200,9 @@ def _readable(before: str | None, harness: Harness) -> tuple[str, Node] | None:
 
 
 def _cut(text: str, ours: InstalledHook, old: tuple[str, Node] | None, harness: Harness) -> str:
-    """Take out one hook, and every container above it that is empty without it.
+    """Remove one hook, and every container above it that becomes empty.
 
-    A container that was there before stays; one that was empty gets its old text again.
+    A container that existed before stays; one that was empty gets its old text back.
     """
     earlier = _earlier(ours, old, harness)
     for (container, index), was in reversed(list(zip(ours.within, earlier, strict=True))):
@@ -217,7 +217,7 @@ def _cut(text: str, ours: InstalledHook, old: tuple[str, Node] | None, harness: 
 def _earlier(
     ours: InstalledHook, old: tuple[str, Node] | None, harness: Harness
 ) -> list[Node | None]:
-    """Return what stood in the place of each container above a hook before it came."""
+    """Return the earlier node of each container above a hook; None where there was none."""
     root = old[1] if old else None
     hooks = root.member(harness.section) if root else None
     entries = hooks.member(ours.event) if hooks else None
@@ -227,7 +227,7 @@ def _earlier(
 def _without_bare_root(
     text: str, harness: Harness, before: str | None, old: tuple[str, Node] | None
 ) -> str | None:
-    """Take out the version that came with our hooks; nothing is left of a text that was ours."""
+    """Remove the version that came with our hooks; return ``before`` if all text was ours."""
     root = parse(text)
     brought = old is None or old[1].member("version") is None
     if root.keys == ["version"] and harness.version is not None and brought:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def this_interpreter(user: str) -> str:
-    """Return the steadiest name of this interpreter for a ``user`` to name; raises InvalidState.
+    """Return the most stable path of this interpreter for a ``user``; raises InvalidState.
 
-    ``python3`` beside it, where that is the same: it outlives a step from 3.11 to 3.12, and nothing
-    needs more than a Python 3. Links are not resolved: the ``python3`` of a virtual environment
-    goes on working when the Python below it is replaced.
+    That is ``python3`` beside it, if both are the same file: it survives an upgrade from 3.11 to
+    3.12, and any Python 3 is enough. Links are not resolved: the ``python3`` of a virtual
+    environment keeps working when the Python below it is replaced.
     """
     if not sys.executable:
         raise InvalidState(
@@ -38,7 +38,7 @@ def configured_socket(known: Mapping[str, str]) -> Path | None:
 
     Raises InvalidState for settings that cannot be read.
     """
-    # Imported here: who only looks needs no settings.
+    # Imported here: commands that only read need no settings.
     from fleetd.config import ConfigError, load
 
     try:
@@ -56,8 +56,8 @@ def run_program(
     cwd: str | None = None,
     stdin: str = "",
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a program and return what it said; raises OSError, TimeoutError for one that hangs."""
-    # Imported here: most that load this module need it never.
+    """Run a program and return its result; raises OSError, and TimeoutError for one that hangs."""
+    # Imported here: most users of this module never need it.
     import subprocess
 
     try:

@@ -1,8 +1,8 @@
 """JSONC: JSON with comments and trailing commas, parsed with positions and edited in its text.
 
-Settings files are written by people: what is put in or taken out leaves every other byte as it is.
-What was put in by ``append`` is taken out by ``remove`` without a trace, unless it went into an
-empty container: that one is left as ``{}`` or ``[]``.
+People write settings files, so an insertion or removal leaves every other byte unchanged.
+``remove`` undoes an ``append`` without a trace, unless the container was empty: it is left as
+``{}`` or ``[]``.
 """
 
 import json
@@ -33,10 +33,10 @@ class Broken(ValueError):
 
 
 class Node:
-    """A value and where it stands: ``text[start:end]``.
+    """A value and its position: ``text[start:end]``.
 
-    ``items`` are the values of an array or of an object's members, in order; ``begins`` is where
-    each begins (a member at its key), ``commas`` where the comma after each stands, or None.
+    ``items`` are the values of an array or of an object's members, in order. ``begins`` is where
+    each begins (a member at its key). ``commas`` is the position of the comma after each, or None.
     """
 
     def __init__(self, kind: str, start: int) -> None:
@@ -54,7 +54,7 @@ class Node:
         return self.items[self.keys.index(key)] if key in self.keys else None
 
     def value(self) -> Any:
-        """Return the value as plain data; of members with one name the last counts."""
+        """Return the value as plain data; of members with the same name, the last one counts."""
         if self.kind == "object":
             return {k: item.value() for k, item in zip(self.keys, self.items, strict=True)}
         if self.kind == "array":
@@ -63,12 +63,12 @@ class Node:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text holds nothing at all."""
+    """Return whether a text is empty or only white space."""
     return not text.removeprefix(_BOM).strip()
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text is JSON as the standard has it, without comments and the like."""
+    """Return whether a text is standard JSON, without comments and the like."""
     try:
         json.loads(text.removeprefix(_BOM))
     except ValueError:
@@ -93,7 +93,7 @@ class _JsoncReader:
         return root
 
     def _peek(self) -> str:
-        """Pass over blanks and comments; return the next character, or nothing at the end."""
+        """Skip blanks and comments; return the next character, or an empty text at the end."""
         found = _TRIVIA.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return self._text[self._at : self._at + 1]
@@ -161,7 +161,7 @@ def newline(text: str) -> str:
 def append(text: str, into: Node, value: Any, *, key: str | None = None, levels: int = 0) -> str:
     """Return the text with a value at the end of an array, or as an object's last member.
 
-    So many ``levels`` of the value are laid out over lines, unless the container is on one line.
+    The outer ``levels`` of the value span several lines, unless the container is on one line.
     """
     if into.items:
         return _append_after_last(text, into, key, value, levels)
@@ -181,7 +181,7 @@ def remove(text: str, out_of: Node, index: int) -> str:
     if len(out_of.items) == 1 and _is_bare(text, out_of):
         cuts = [(out_of.start + 1, out_of.end - 1)]
     elif _ends_in_remark(between) and not re.match(r"[ \t]*\r?\n", after):
-        # What follows would become part of the remark: its line has to end.
+        # End the line of the comment: the following text would become part of it.
         cuts[0] = (text.index("\n", before) + 1, end)
     for start, stop in sorted(cuts, reverse=True):
         text = text[:start] + text[stop:]
@@ -189,7 +189,7 @@ def remove(text: str, out_of: Node, index: int) -> str:
 
 
 def _is_bare(text: str, container: Node) -> bool:
-    """Return whether a container of one item holds no remarks around it."""
+    """Return whether a container of one item has no comments around it."""
     around = text[container.start + 1 : container.begins[0]]
     around += text[container.items[0].end : container.end - 1]
     return not around.strip(" \t\r\n,")
@@ -200,7 +200,7 @@ def _ends_in_remark(between: str) -> bool:
 
 
 def replace(text: str, node: Node, value: Any) -> str:
-    """Return the text with another value in the place of one."""
+    """Return the text with one value replaced."""
     return text[: node.start] + json.dumps(value, ensure_ascii=False) + text[node.end :]
 
 
@@ -208,7 +208,7 @@ def _append_after_last(text: str, into: Node, key: str | None, value: Any, level
     last, comma = into.items[-1], into.commas[-1]
     anchor = last.end if comma is None else comma + 1
     if "\n" in text[last.end : into.end]:
-        # A comment at the end of the line belongs to what stands before it.
+        # A comment at the end of the line belongs to the item before it.
         same_line = _SAME_LINE.match(text, anchor)
         place = same_line.end() if same_line else anchor
         indent = _indent_of(text, into.begins[-1], into)
@@ -252,7 +252,7 @@ def layout(value: Any, levels: int = 0, unit: str = "  ") -> str:
 
 
 def unit(text: str) -> str:
-    """Return by how much a text is indented a level: its first indented line tells."""
+    """Return the indentation of one level: that of the first indented line."""
     first = _INDENT.search(text)
     if first is None:
         return "  "
@@ -260,7 +260,7 @@ def unit(text: str) -> str:
 
 
 def _indent_of(text: str, begin: int, container: Node) -> str:
-    """Return the indentation of an item; of one that begins within a line, what it should have."""
+    """Return an item's indentation; for one that begins within a line, what it should be."""
     lead = text[text.rfind("\n", 0, begin) + 1 : begin]
     return lead if not lead.strip() else _line_indent(text, container.start) + unit(text)
 

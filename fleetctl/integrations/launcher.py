@@ -1,7 +1,7 @@
 """Launcher: the small program that settings of agent CLIs name, and that starts the hook client.
 
-Its path stays the same over upgrades and moves of fleetd, and it is short. It runs the compiled
-client, the one in Python where that is gone, and never fails its agent.
+Its path is short and stays the same when fleetd is upgraded or moved. It runs the compiled client,
+or the Python client if that is gone, and never fails its agent.
 """
 
 import os
@@ -17,8 +17,8 @@ from . import config_file
 ENDING = f"/fleet/{paths.LAUNCHER}"
 MODE = 0o700
 
-# A client that was killed has read its input: the other one would hear nothing. Antigravity takes
-# no answer for a failure, so there an empty one becomes an object without members.
+# No retry after a killed client: it has read the input, and the other client would get none.
+# Antigravity takes an empty answer for a failure, so the launcher prints an empty object there.
 _TEXT = """\
 #!/bin/sh
 # fleetd's launcher of its hook client. "fleetctl hooks install" writes it.
@@ -48,7 +48,7 @@ def path() -> Path:
 
 
 def text(compiled: str, python: str, assignments: str) -> str:
-    """Return the launcher for programs that are given as words of a shell.
+    """Return the launcher's text for programs that are given as shell words.
 
     ``compiled`` is empty where there is none.
     """
@@ -57,7 +57,7 @@ def text(compiled: str, python: str, assignments: str) -> str:
 
 
 def read(place: str) -> str:
-    """Return what a launcher holds, empty where there is none to read."""
+    """Return the text of a launcher, empty where there is none to read."""
     try:
         return Path(place).read_text("utf-8")
     except (OSError, UnicodeError):
@@ -65,13 +65,13 @@ def read(place: str) -> str:
 
 
 def is_current(wanted: str) -> bool:
-    """Return whether the launcher is there, can be run, and is the wanted one."""
+    """Return whether the launcher exists, is executable, and has the wanted text."""
     place = path()
     return read(str(place)) == wanted and os.access(place, os.X_OK)
 
 
 def write(wanted: str) -> None:
-    """Write the launcher, unless it is there; raises Storage."""
+    """Write the launcher, unless it is current; raises Storage."""
     if is_current(wanted):
         return
     place = path()

@@ -1,4 +1,4 @@
-"""Live doctor of hooks: what agent CLIs told lately, beside what is installed and runs now."""
+"""Live doctor of hooks: what agent CLIs sent lately, beside what is installed and runs now."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ from .hook_plan import plan_install
 from .registry import HARNESSES, Harness, version_text
 from .status import HooksState
 
-# From so many on that tell nothing, it is not somebody who opened a session and left.
+# This many silent sessions are a problem; fewer may be a user who opened a session and left.
 SILENT = 2
 NAMES = 10
-# What is told of each kind of thing that fleetd does not know.
+# Descriptions of the kinds of things that fleetd does not know.
 _UNKNOWN = {
     "event": "these events",
     "field": "these fields",
@@ -27,7 +27,7 @@ COLUMNS = (Column("EVENT", cut="end"), Column("LAST", times="ago"), Column("COUN
 
 
 class Live:
-    """What is known of one agent CLI: its settings and its version now, and what was heard."""
+    """What is known about one agent CLI: its settings and version now, and what it sent."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Live:
         self.version = version_text(self._executable) if self._executable else None
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what was found."""
+        """Yield the findings."""
         harness = HARNESSES.get(self.name)
         if self._seen is not None and harness is not None and self._seen.installed != "unknown":
             yield self._settings(harness, self._seen)
-        # A sender that is no CLI has no program to ask.
+        # A sender that is not an agent CLI has no program to ask for its version.
         if harness is not None and (self._seen is not None or self.heard is not None):
             yield self._versions()
         if self.heard is not None:
@@ -59,7 +59,7 @@ class Live:
             yield from self._unknown(self.heard.unknown)
 
     def document(self) -> dict[str, Any]:
-        """Return all of it, for programs."""
+        """Return everything as a document for programs."""
         heard = self.heard
         return {
             "harness": self.name,
@@ -104,7 +104,7 @@ class Live:
         return self._finding("settings", told, ok=False)
 
     def _versions(self) -> Finding:
-        """Compare the version that runs now with the one that was heard last."""
+        """Compare the version that runs now with that of the last events."""
         before = self.heard.version if self.heard else None
         if self.version is None:
             why = "prints no version" if self._executable else "is not on the PATH"
@@ -120,7 +120,7 @@ class Live:
         return self._finding("version", told, note=True)
 
     def _sessions(self, heard: HarnessStatus) -> Finding:
-        """Say whether sessions began that told nothing else."""
+        """Report sessions that started and then sent nothing."""
         count = heard.silent_sessions
         if not count:
             told = f"last activity {console.moment(heard.told_at)}" if heard.told_at else "none yet"
@@ -138,7 +138,7 @@ class Live:
         return self._finding("sessions", told, ok=not many, note=not many)
 
     def _unknown(self, unknown: Sequence[UnknownName]) -> Iterator[Finding]:
-        """Yield what was told and not understood, one finding for each kind of it."""
+        """Yield what fleetd received and does not know, one finding for each kind."""
         for kind, what in _UNKNOWN.items():
             names = [each for each in unknown if each.kind == kind]
             if names:
@@ -158,5 +158,5 @@ def _counted(unknown: UnknownName) -> str:
 
 
 def _name(name: str) -> str:
-    """Return a name as it is shown; what has none is all the others together."""
+    """Return a name for display; an empty name means all others together."""
     return name or "(others)"

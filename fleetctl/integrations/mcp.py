@@ -1,4 +1,4 @@
-"""The MCP server in an agent CLI's settings: its command, installing, uninstalling, looking."""
+"""The MCP server in an agent CLI's settings: its command, installation, removal and status."""
 
 import os
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ BACKUP = ".before-fleet-mcp"
 
 
 def this_command() -> ServerCommand:
-    """Return how the server of this installation is started; raises InvalidState."""
+    """Return the command that starts this installation's server; raises InvalidState."""
     launcher = Path(__file__).absolute().parent.parent / LAUNCHER
-    # Agent CLIs keep all other variables from it.
+    # Agent CLIs pass no other variables on to the server.
     kept = ("HOME", "XDG_RUNTIME_DIR")
     socket = configured_socket({name: os.environ[name] for name in kept if name in os.environ})
     variables = {} if socket is None else {"FLEET_SOCKET": str(socket)}
@@ -33,9 +33,9 @@ def this_command() -> ServerCommand:
 def _isolation(launcher: Path) -> str:
     """Return the option that keeps a project's modules out.
 
-    The one that keeps its variables out as well would hide what was installed with ``--user``.
+    The option that also ignores its variables would hide packages installed with ``--user``.
     """
-    # Imported here: who only looks needs it not.
+    # Imported here: commands that only read do not need it.
     import site
 
     own = Path(site.getusersitepackages())
@@ -43,7 +43,7 @@ def _isolation(launcher: Path) -> str:
 
 
 def is_ours(entry: object) -> bool:
-    """Return whether an entry starts our server, of whatever installation."""
+    """Return whether an entry starts our server, from any installation."""
     if not isinstance(entry, dict):
         return False
     texts = [each for each in _words(entry) if isinstance(each, str)]
@@ -60,7 +60,7 @@ def _words(entry: dict[str, Any]) -> list[Any]:
 
 @dataclass
 class McpStatus:
-    """How a CLI's settings stand; ``installed`` is yes, no, other, or unknown with a problem."""
+    """A CLI's MCP settings; ``installed`` is yes, no, other, or unknown with a problem."""
 
     harness: str
     # Whether its program or its directory is on this machine.
@@ -74,7 +74,7 @@ class McpStatus:
 
 
 def plan_install(harness: Harness, project: Path | None, command: ServerCommand) -> PlannedChange:
-    """Return what installing would change; raises InvalidState for a file that must stay."""
+    """Return what installing would change; raises InvalidState for a file that must not change."""
     file = config_file.read(harness.mcp.settings_file(project), BACKUP, project)
     text, form = file.text or "", _form(harness.mcp)
     with complaints(file):

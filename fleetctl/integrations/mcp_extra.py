@@ -1,4 +1,4 @@
-"""The extra ``mcp``: whether it is installed, and by what command it would be."""
+"""The extra ``mcp``: whether it is installed, and which command installs it."""
 
 import importlib.util
 import json
@@ -16,12 +16,12 @@ def is_installed() -> bool:
 
 
 def hint() -> str:
-    """Return what to do where it cannot."""
+    """Return what to do if the server cannot run."""
     return f"Install it with: {install_command()}"
 
 
 def installer(prefix: Path) -> str:
-    """Return by what fleetctl was installed: ``uv tool``, ``pipx``, ``uv pip`` or ``pip``."""
+    """Return the installer of fleetctl: ``uv tool``, ``pipx``, ``uv pip`` or ``pip``."""
     if (prefix / "uv-receipt.toml").is_file():
         return "uv tool"
     if (prefix / "pipx_metadata.json").is_file():
@@ -30,7 +30,7 @@ def installer(prefix: Path) -> str:
 
 
 def install_command(prefix: Path | None = None, wanted: str | None = None) -> str:
-    """Return the command that installs it, for the way in which fleetctl itself was installed.
+    """Return the command that installs the extra, with the installer of fleetctl itself.
 
     ``wanted`` is the requirement of another extra.
     """
@@ -63,7 +63,7 @@ def requirement(extra: str = "mcp", package: str = "mcp", otherwise: str = "mcp>
 
 def _source(prefix: Path) -> str:
     """Return where a uv tool was installed from: a directory, a wheel, or its name."""
-    # Imported here: most that load this module need it never.
+    # Imported here: most users of this module never need it.
     import tomllib
 
     try:
@@ -82,7 +82,7 @@ def _source(prefix: Path) -> str:
 def _came_from() -> str:
     """Return the URL that fleetd was installed from; empty where its installer did not write it.
 
-    fleetd's name alone would be looked for on an index of packages, where it is not.
+    An installer would look up the name alone on a package index, which does not have fleetd.
     """
     try:
         told = json.loads(metadata.distribution(PACKAGE).read_text("direct_url.json") or "{}")

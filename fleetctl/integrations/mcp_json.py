@@ -1,4 +1,4 @@
-"""An MCP server in the text of JSON settings: found, put in, taken out.
+"""An MCP server in the text of JSON settings: find, insert and remove it.
 
 Everything else in the text stays byte for byte, and so does what a person added to our entry.
 """
@@ -16,7 +16,7 @@ def found(text: str, section: str, name: str) -> Any:
 
 
 def put_in(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
-    """Return the text with an entry in it; one that is there gets what differs."""
+    """Return the text with an entry in it; in an existing one, only differences change."""
     if is_blank(text):
         return text + layout({section: {name: entry}}, 2) + "\n"
     servers = _section(text, section)

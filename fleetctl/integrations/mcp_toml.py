@@ -1,7 +1,7 @@
-"""An MCP server in the text of TOML settings: found, put in, taken out.
+"""An MCP server in the text of TOML settings: find, insert and remove it.
 
-Python reads TOML and does not write it. So a table is put at the end of the text, or lines of it
-are replaced, and what came of it is read again: whatever else changed is an error.
+Python reads TOML but does not write it. So a table is appended to the text, or its lines are
+replaced. The result is parsed again: any other change is an error.
 """
 
 import json
@@ -21,7 +21,7 @@ def found(text: str, section: str, name: str) -> Any:
 
 
 def put_in(text: str, section: str, name: str, entry: dict[str, Any]) -> str:
-    """Return the text with an entry in it; one that is there gets what differs."""
+    """Return the text with an entry in it; in an existing one, only differences change."""
     known = found(text, section, name)
     if known is None:
         lines = [f"[{section}.{name}]", *(f"{k} = {_value(v)}" for k, v in entry.items())]
@@ -46,7 +46,7 @@ def take_out(text: str, section: str, name: str, before: str | None) -> str | No
 
 
 def _blocks(text: str, section: str, name: str) -> list[tuple[int, int]]:
-    """Return where the tables of an entry stand, each with the empty line that we put before it."""
+    """Return the ranges of an entry's tables, each with the empty line that we put before it."""
     own = re.compile(rf"[ \t]*\[{re.escape(section)}\.\"?{re.escape(name)}\"?[\].]")
     starts = [match.start() for match in _HEADER.finditer(text)]
     blocks = []
@@ -60,7 +60,7 @@ def _blocks(text: str, section: str, name: str) -> list[tuple[int, int]]:
 
 
 def _set(text: str, section: str, name: str, key: str, value: Any) -> str:
-    """Return the text with another value for a key that stands on one line, or a new line."""
+    """Return the text with a new value for a key that is on one line, or with a new line."""
     blocks = _blocks(text, section, name)
     if not blocks:
         raise _unusable(section, name)
@@ -84,7 +84,7 @@ def _value(value: Any) -> str:
 
 
 def _checked(after: str, before: str, section: str, name: str, entry: Any) -> str:
-    """Return a text in which nothing but the entry is another; raises UnusableSettings."""
+    """Return a text in which only the entry has changed; raises UnusableSettings."""
     wanted = tomllib.loads(before)
     servers = dict(wanted.pop(section, None) or {})
     servers.pop(name, None)

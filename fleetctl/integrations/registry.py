@@ -1,6 +1,6 @@
-"""Registry of agent CLIs: how each is found, where its settings are, what goes into them.
+"""Registry of agent CLIs: how to find each, where its settings are, and what goes into them.
 
-The one place to change when a vendor changes its format.
+This is the only module to change when a vendor changes its format.
 """
 
 import os
@@ -13,31 +13,31 @@ from typing import Any, NamedTuple
 
 from .installation import run_program
 
-# What only a shell understands; each command that one runs ends in some of it.
+# Syntax that only a shell understands. Every shell command of ours ends with some of it.
 _SHELLS_MARKS = ("2>", "||", ";")
 
-# Ids of sessions: no dash in front, which would make an option of it, and nothing a shell reads.
+# Session IDs: no leading dash, which would make it an option, and no shell syntax.
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", re.ASCII)
-# For Gemini CLI a number is a place in its list, and "latest" the newest session.
+# Gemini CLI reads a number as a position in its list, and "latest" as the newest session.
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 _SES = re.compile(r"ses_[A-Za-z0-9]{1,124}", re.ASCII)
 
-# The hook itself gives up after 1 s, before a compaction after 5 s.
+# The hook's own timeout is 1 s, or 5 s before a compaction.
 SOON_S = 5
-# The most that Codex allows for these; it warns of more.
+# The maximum that Codex allows for Interrupt and SessionEnd; it warns about more.
 AT_THE_END_S = 3
 BEFORE_COMPACTION_S = 10
 
-# What a server of tools needs to find the daemon and its agent, where a CLI does not hand all on.
+# Variables that an MCP server needs to find the daemon and its agent. Some CLIs pass on only some.
 PASSED_ON = ("FLEET_AGENT_ID", "FLEET_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
 
 
 class HookEvent(NamedTuple):
-    """An event that is installed for; ``word`` goes to the client where the payload names none.
+    """An event with a hook; the client gets ``word`` where the payload does not name the event.
 
-    ``later`` is one that an earlier fleetd did not install: hooks without it are whole, but old.
-    Of one that is ``unspooled`` only the answer matters, at once: it is not kept for a daemon that
-    is away.
+    ``later`` marks an event that an earlier fleetd did not install: hooks without it are complete,
+    but old. For an ``unspooled`` event only the immediate answer matters: it is not kept for a
+    daemon that is away.
     """
 
     name: str
@@ -49,7 +49,7 @@ class HookEvent(NamedTuple):
 
 
 class ServerCommand(NamedTuple):
-    """How the server of tools of this installation is started."""
+    """The command that starts the MCP server of this installation."""
 
     program: str
     args: tuple[str, ...]
@@ -57,14 +57,14 @@ class ServerCommand(NamedTuple):
 
 
 class McpSettings(NamedTuple):
-    """An agent CLI's settings for servers of tools: where they are, and how one is written."""
+    """An agent CLI's settings for MCP servers: where they are, and how to write one."""
 
     file: Callable[[], Path]
     project_file: str
     section: str
     entry: Callable[[ServerCommand], dict[str, Any]]
     toml: bool = False
-    # What the person has to know or do beside it.
+    # What the user also has to know or do.
     note: str = ""
 
     def settings_file(self, project: Path | None) -> Path:
@@ -84,9 +84,9 @@ class Harness(NamedTuple):
     mcp: McpSettings
     events: tuple[HookEvent, ...] = ()
     entry: Callable[[str, HookEvent], dict[str, Any]] = lambda _command, _event: {}
-    # The member of the settings that the events stand in.
+    # The member of the settings that contains the events.
     section: str = "hooks"
-    # The members, from an event's item down, in which the command stands.
+    # The member of a hook that contains the command.
     command_key: str = "command"
     # Whether an event's items hold lists of hooks, or are hooks themselves; None for both.
     grouped: bool | None = True
@@ -96,21 +96,21 @@ class Harness(NamedTuple):
     plain_json: bool = False
     enforces_at: str | None = None
     trust: str = ""
-    # Of executables older than this, only the first ``always`` events can be installed.
+    # For executables older than this, only the first ``always`` events can be installed.
     tolerant_since: tuple[int, ...] = ()
     always: int = 0
-    # From this version on a hook is started without a shell, with its words in "args".
+    # From this version on, hooks are started without a shell, with their arguments in "args".
     direct_since: tuple[int, ...] = ()
-    # The words after the executable that open a session again; {} is its id.
+    # The arguments that resume a session; {} is its ID.
     resume: tuple[str, ...] = ()
-    # Those that begin a session with a first prompt, and stay in it; {} is the prompt. It may begin
-    # with a dash.
+    # The arguments that start a session with a first prompt, and stay in it. {} is the prompt,
+    # which may begin with a dash.
     begin: tuple[str, ...] = ()
-    # What its ids of sessions look like. Nothing else comes into a command.
+    # The form of its session IDs. Nothing else gets into a command.
     session_id: re.Pattern[str] = _TOKEN
 
     def user_file(self) -> Path:
-        """Return the settings file that holds for every project of this user."""
+        """Return the settings file that applies to every project of this user."""
         return self.directory() / self.file
 
     def settings_file(self, project: Path | None) -> Path:
@@ -127,7 +127,7 @@ class Harness(NamedTuple):
 
 
 def _home(variable: str, *default: str) -> Callable[[], Path]:
-    """Return where a harness lives: what a variable names, else a directory of the home."""
+    """Return a function for a harness's directory: from a variable, else below the home."""
 
     def directory() -> Path:
         value = os.environ.get(variable)
@@ -158,7 +158,7 @@ def _in_group(command: str, event: HookEvent) -> dict[str, Any]:
 
 
 def in_parts(command: str) -> tuple[str, list[str] | None]:
-    """Return the program of a command that is run without a shell and its words, else None."""
+    """Return a command's program and arguments; for one that needs a shell, itself and None."""
     if any(mark in command for mark in _SHELLS_MARKS):
         return command, None
     program, *args = shlex.split(command)
@@ -185,7 +185,7 @@ def _of_antigravity(command: str, event: HookEvent) -> dict[str, Any]:
 
 
 def _in(directory: Callable[[], Path], *names: str) -> Callable[[], Path]:
-    """Return the first of these files in a directory that is there, else the last."""
+    """Return a function for the first of these files that exists in a directory, else the last."""
 
     def file() -> Path:
         places = [directory() / name for name in names]
@@ -233,7 +233,7 @@ CLAUDE = Harness(
     executables=("claude",),
     directory=_home("CLAUDE_CONFIG_DIR", ".claude"),
     file="settings.json",
-    # The local file: the command names paths of this machine, and this one is not committed.
+    # The local file, which is not committed: the command names paths of this machine.
     project_file=".claude/settings.local.json",
     mcp=McpSettings(
         _in(_home("CLAUDE_CONFIG_DIR"), ".claude.json"),
@@ -242,8 +242,8 @@ CLAUDE = Harness(
         _stdio,
         note="Claude Code asks before each tool; to allow all: mcp__fleet in /permissions.",
     ),
-    # Not in the background: the order of tool calls, plans and checkpoints is what counts, and
-    # what PostToolUse answers must reach the model at once.
+    # Not in the background: the order of tool calls, plans and checkpoints matters, and the
+    # answer of PostToolUse must reach the model immediately.
     events=(
         *_events("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
         _compaction("PreCompact"),
@@ -258,7 +258,7 @@ CLAUDE = Harness(
         HookEvent("ElicitationResult", later=True),
     ),
     plain_json=True,
-    # Before, one event that a build does not know made it ignore the whole settings file.
+    # Older builds ignore the whole settings file for one event that they do not know.
     tolerant_since=(2, 1, 101),
     always=9,
     direct_since=(2, 1, 330),
@@ -287,7 +287,7 @@ CODEX = Harness(
         *_events("PostCompact", "SubagentStart", "SubagentStop", "Stop"),
         HookEvent("Interrupt", timeout_s=AT_THE_END_S),
         HookEvent("SessionEnd", timeout_s=AT_THE_END_S),
-        # Last: trust belongs to a hook's place.
+        # Last: Codex trusts hooks by their position.
         HookEvent("PermissionRequest", later=True),
     ),
     plain_json=True,
@@ -353,8 +353,8 @@ CURSOR = Harness(
     mcp=McpSettings(
         _in(_home("", ".cursor"), "mcp.json"), ".cursor/mcp.json", "mcpServers", _plain
     ),
-    # One name that Cursor does not know would make it ignore the whole file. postToolUse tells of
-    # edits, so afterFileEdit would tell each twice.
+    # One name that Cursor does not know would make it ignore the whole file. postToolUse reports
+    # edits, so afterFileEdit would report each one twice.
     events=(
         *_events("sessionStart", "beforeSubmitPrompt", "postToolUse", "postToolUseFailure"),
         _compaction("preCompact"),
@@ -405,8 +405,8 @@ ANTIGRAVITY = Harness(
     mcp=McpSettings(
         _in(_antigravity_home, "mcp_config.json"), ".agents/mcp_config.json", "mcpServers", _plain
     ),
-    # What it does not document makes it drop the whole file, silently. Never PreToolUse: there an
-    # answer without a decision denies the tool.
+    # Antigravity silently drops the whole file for a name that it does not document. Never
+    # PreToolUse: there an answer without a decision denies the tool.
     events=_events("PreInvocation", "PostToolUse", "Stop", words=True),
     plain_json=True,
     section="fleetd",
@@ -424,9 +424,9 @@ _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 
 
 def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], list[str]]:
-    """Return the events to install for, and what to tell when these are not all.
+    """Return the events to install, and a note if some are left out.
 
-    ``present`` are those that are installed: they stay.
+    ``present`` are the installed events, which stay.
     """
     events = list(harness.events)
     version = _version(harness) if harness.tolerant_since else None
@@ -448,7 +448,7 @@ def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], l
 def runs_directly(harness: Harness, *, known: bool) -> bool:
     """Return whether hooks are started without a shell.
 
-    ``known`` says that some are: they stay so where the version cannot be found out.
+    ``known`` means that some are: they stay so where the version is unknown.
     """
     if not harness.direct_since:
         return False
@@ -463,7 +463,7 @@ def _version(harness: Harness) -> tuple[int, ...] | None:
 
 
 def version_text(executable: str) -> str | None:
-    """Return the version that a program tells, such as ``2.1.330``; None where it tells none."""
+    """Return the version that a program prints, such as ``2.1.330``; None without one."""
     try:
         answer = run_program([executable, "--version"], timeout_s=ANSWER_S).stdout
     except OSError:

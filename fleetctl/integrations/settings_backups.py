@@ -1,7 +1,7 @@
 """Copies of settings files as they were before: with fleetd's own state, never in a repository.
 
-Below one private directory each lies by the path of its file, so that a person finds it. Earlier
-versions had it beside the file; there it is still found.
+One private directory contains each copy under the path of its file, so that a person finds it.
+Earlier versions kept a copy beside its file; it is still found there.
 """
 
 import os
@@ -17,7 +17,7 @@ from .config_file import SettingsFile, opened
 
 
 def directory() -> Path:
-    """Return where all of them lie."""
+    """Return the directory of all copies."""
     return paths.state_path() / "settings-backups"
 
 
@@ -29,9 +29,9 @@ def place(file: SettingsFile) -> Path:
 
 
 def replace(file: SettingsFile, new: bytes | None) -> Path | None:
-    """Write a file as ``files.write`` does, and return where its copy is; None without a file.
+    """Write a file like ``config_file.write`` and return where its copy is; None without a file.
 
-    Earlier copies make way. Of a file that is not written there is none. Raises Storage and
+    Earlier copies are deleted. A file that is not written gets no copy. Raises Storage and
     InvalidState.
     """
     copy = None if file.data is None else _keep(place(file), file.data)
@@ -86,7 +86,7 @@ def _remove(found: Iterable[SettingsFile]) -> None:
 
 
 def _prune(copy: Path) -> None:
-    """Remove the directories that are empty without a copy."""
+    """Remove the directories that are empty after a copy was removed."""
     with suppress(OSError):
         for each in copy.parents:
             if each.is_relative_to(paths.state_path()):
@@ -94,13 +94,13 @@ def _prune(copy: Path) -> None:
 
 
 def _found(file: SettingsFile) -> list[SettingsFile]:
-    """Return the copies that there are, the newer way of keeping them first."""
+    """Return the existing copies, the one in the newer place first."""
     beside = file.path.with_name(file.path.name + file.mark)
     looked = []
     for path, project in ((place(file), None), (beside, file.project)):
         with suppress(InvalidState):
             looked.append(config_file.read(path, project=project))
-    # None of them was ever a link.
+    # A copy was never a link, so links are skipped.
     return [
         each
         for each in looked

@@ -1,4 +1,4 @@
-"""Status of hooks: what is installed, whether it is of this installation, what was heard."""
+"""Status of hooks: what is installed, whether this installation wrote it, what it sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,9 +35,9 @@ COLUMNS = (
 
 
 class Heard(NamedTuple):
-    """What was heard, by harness; ``complaint`` says why nothing could be asked.
+    """What the daemon received, by harness; ``complaint`` says why it could not be asked.
 
-    ``away`` is set where no daemon runs: hooks then write their payloads to the spool.
+    ``away`` is set if no daemon runs: hooks then write their payloads to the spool.
     """
 
     harnesses: Sequence[HarnessStatus] = ()
@@ -47,11 +47,11 @@ class Heard(NamedTuple):
 
     @property
     def answered(self) -> bool:
-        """Return whether a daemon was there."""
+        """Return whether a daemon answered."""
         return not self.complaint
 
     def of(self, harness: str) -> HarnessStatus | None:
-        """Return what was heard of one harness."""
+        """Return what the daemon received from one harness."""
         return next((each for each in self.harnesses if each.harness == harness), None)
 
     def row(self, harness: str) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def _ms(value: float | None) -> str:
 
 
 def ask() -> Heard:
-    """Ask the daemon; one that is away, hangs, or is too old to know, is told as such."""
+    """Ask the daemon; the result reports one that is away, hangs, or is too old."""
     try:
         with Fleet() as client:
             status = client.call(HookStatusGet())
@@ -105,7 +105,7 @@ def ask() -> Heard:
 
 @dataclass
 class HooksState:
-    """How a harness stands; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
+    """A harness's hooks; ``installed`` is yes, partly, no, or unknown with a ``problem``."""
 
     harness: str
     # Whether its program or its directory is on this machine.
@@ -115,14 +115,14 @@ class HooksState:
     installed: str = "no"
     events: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    # What an installation of now would add to one of before that is whole.
+    # Events that installing again would add to an older, complete installation.
     updates: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
-    # Whether every command is of this installation, of either of its clients.
+    # Whether every command belongs to this installation, with either client.
     current: bool = False
     # The client of the first command: python, compiled, or empty for a plugin.
     client: str = ""
-    # Whether an installation of now would have the compiled client run instead.
+    # Whether installing again would switch to the compiled client.
     slower: bool = False
     enforce_locks: bool = False
     auto_locks: bool = False

@@ -1,4 +1,4 @@
-"""Starts agent CLIs: opens a session again, or begins one with a first prompt.
+"""Start of agent CLIs: resume a session, or begin one with a first prompt.
 
-``commands`` says what to run, ``run`` prints it, opens windows of tmux, or becomes the CLI.
+``commands`` builds the command. ``run`` prints it, opens tmux windows, or becomes the CLI.
 """

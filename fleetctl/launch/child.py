@@ -1,8 +1,7 @@
-"""Runs an agent CLI as a child that has the terminal, and waits for its end.
+"""Child process: run an agent CLI that uses the terminal, and wait for its end.
 
-The child stays in this process group, so the shell's job is both of them, and the terminal is in
-the hands of either. What the keyboard sends is the child's to act on; what is sent to this process
-alone goes on to it.
+The child stays in this process group, so both are one job of the shell, and both have the terminal.
+The child handles signals from the keyboard; signals to this process alone are forwarded to it.
 """
 
 import os
@@ -18,16 +17,16 @@ from typing import Any
 from .commands import Launch
 from .run import CannotRun, check_directory
 
-# The keyboard sends these to everybody in the foreground: the child decides what they mean.
+# The keyboard sends these to the whole foreground group: the child decides what they mean.
 _OF_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
-# These are often sent to one process; a second one of a hangup does no harm.
+# These are often sent to one process only; a second hangup does no harm.
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
-# What a shell makes of the end by a signal.
+# A shell adds this to the number of the signal that ended a process.
 BY_SIGNAL = 128
 
 
 def run(launch: Launch) -> int:
-    """Start a CLI, wait for its end, and return its exit status, as a shell tells it.
+    """Start a CLI, wait for its end, and return its exit status as a shell reports it.
 
     Raises ProgramMissing and DirectoryGone, and CannotRun where the system refuses.
     """
@@ -48,13 +47,13 @@ def run(launch: Launch) -> int:
             raise CannotRun(f"{launch.title} cannot be started: {error.strerror}.") from error
         sent.to(child)
         status = _wait(child)
-        if status < 0:  # it had no time to leave the terminal as it was
+        if status < 0:  # it had no time to restore the terminal
             modes.restore()
     return status if status >= 0 else BY_SIGNAL - status
 
 
 def _wait(child: "subprocess.Popen[Any]") -> int:
-    """Wait for the end of a child, and stop whenever it does."""
+    """Wait for the end of a child, and stop whenever the child stops."""
     while True:
         _, status = os.waitpid(child.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
@@ -62,12 +61,12 @@ def _wait(child: "subprocess.Popen[Any]") -> int:
             return child.returncode
         if _has_job_control():
             os.kill(os.getpid(), signal.SIGSTOP)
-        # Here again: somebody wants the job to go on, or nobody could ever say so.
+        # Either the shell has resumed this job, or no shell could resume the child.
         _send(child, signal.SIGCONT)
 
 
 def _has_job_control() -> bool:
-    """Whether this process is a job of a shell, which lets one that stopped go on."""
+    """Return whether this process is a job of a shell, which can resume a stopped one."""
     parent = os.getppid()
     with suppress(ProcessLookupError):
         return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgrp()
@@ -75,37 +74,37 @@ def _has_job_control() -> bool:
 
 
 class _Sent:
-    """The signals that were sent to this process, for the child."""
+    """The signals that this process received for the child."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[Any] | None = None
         self._waiting: list[int] = []
 
     def take(self, number: int, _frame: FrameType | None) -> None:
-        """Send a signal on, now or when there is a child."""
+        """Forward a signal, now or once there is a child."""
         if self._child is None:
             self._waiting.append(number)
         else:
             _send(self._child, number)
 
     def to(self, child: "subprocess.Popen[Any]") -> None:
-        """Send what came, and what will come, to a child."""
+        """Forward earlier and later signals to a child."""
         self._child = child
         for number in self._waiting:
             _send(child, number)
 
 
 def _send(child: "subprocess.Popen[Any]", number: int) -> None:
-    """Send a signal to a child that was not waited for: Popen would wait first, and tell nobody."""
+    """Send a signal to an unreaped child: Popen would reap it first, and hide its status."""
     if child.returncode is None:
         os.kill(child.pid, number)
 
 
 @contextmanager
 def _signals() -> Iterator[_Sent]:
-    """Have signals go to the child while it runs.
+    """Send signals to the child while it runs.
 
-    They are handled, not ignored: a program would inherit that they are ignored.
+    They are handled, not ignored: the child would inherit ignored signals.
     """
     sent = _Sent()
     before = {each: signal.signal(each, lambda *_: None) for each in _OF_THE_KEYBOARD}
@@ -118,7 +117,7 @@ def _signals() -> Iterator[_Sent]:
 
 
 class _Modes:
-    """How the terminal is set."""
+    """The modes of the terminal."""
 
     def __init__(self) -> None:
         self._modes: list[Any] | None = None
@@ -126,7 +125,7 @@ class _Modes:
             self._modes = termios.tcgetattr(sys.stdin)
 
     def restore(self) -> None:
-        """Set the terminal as it was."""
+        """Restore the modes of the terminal."""
         if self._modes is not None:
             with suppress(termios.error, ValueError, OSError):
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._modes)

@@ -1,8 +1,8 @@
-"""What to run to open a session of an agent CLI again, or to begin one with a first prompt.
+"""Commands that resume a session of an agent CLI, or begin one with a first prompt.
 
-Ids of sessions and texts of prompts come from others. An id must have the form of its CLI's ids
-before it becomes a part of a command, and a shell reads nothing that is not quoted. Without
-argparse and the client: ``attention`` and ``notify`` load it.
+Session IDs and prompts come from others. An ID must have the form of its CLI's IDs before it
+becomes part of a command, and a shell gets only quoted text. This module imports neither argparse
+nor the client, because ``attention`` and ``notify`` load it.
 """
 
 import os
@@ -16,17 +16,17 @@ from fleetd.protocol.errors import InvalidState
 
 from ..integrations.registry import HARNESSES, Harness
 
-# What Linux allows for one argument, with the zero byte behind it. macOS allows more.
+# The limit of Linux for one argument, including its final zero byte. macOS allows more.
 ARGUMENT_BYTES = 131_072
 _NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 class BadSessionId(InvalidState):
-    """An id has not the form of its CLI's ids; no command may name it."""
+    """An ID does not have the form of its CLI's IDs; no command may name it."""
 
 
 class CannotStart(InvalidState):
-    """There is no command that does this for this CLI."""
+    """No command does this for this CLI."""
 
 
 class ProgramMissing(InvalidState):
@@ -38,9 +38,9 @@ class PromptTooLong(InvalidState):
 
 
 class Launch(NamedTuple):
-    """A command of an agent CLI: its words, its directory, and what is added to its environment.
+    """A command of an agent CLI: its words, its directory, and additions to its environment.
 
-    The first word is the executable as a shell looks for it.
+    The first word is the name of the executable, as on the PATH.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Launch(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment of this process with what the launch adds to it."""
+        """Return the environment of this process with the additions of the launch."""
         place = {"PWD": self.directory} if self.directory else {}
         return {**os.environ, **place, **self.presets}
 
@@ -81,15 +81,15 @@ class Launch(NamedTuple):
 
 
 def into(directory: str) -> str:
-    """Return the shell command that enters a directory, whatever it is called."""
+    """Return the shell command that enters a directory, whatever its name is."""
     return f"cd {quoted(directory)}" if directory.startswith("/") else f"cd -- {quoted(directory)}"
 
 
 def quoted(word: str) -> str:
-    """Return a word as a shell reads it, with escapes for what nobody sees in it.
+    """Return a word quoted for a shell, with escapes for invisible characters.
 
-    A line that is shown is copied, so it holds nothing that a terminal would act on or leave out.
-    bash and zsh read the escapes.
+    Users copy a shown line, so it contains nothing that a terminal would act on or leave out. bash
+    and zsh read the escapes.
     """
     if word.isprintable():
         return shlex.quote(word)
@@ -107,7 +107,7 @@ def reopening(
     directory: str | None = None,
     presets: Mapping[str, str] = {},
 ) -> Launch:
-    """Return what opens a session again; raises CannotStart and BadSessionId."""
+    """Return the command that resumes a session; raises CannotStart and BadSessionId."""
     cli = _cli(harness)
     if not cli.resume:
         raise CannotStart(f"fleetctl knows no command that opens a session of {cli.title} again.")
@@ -123,7 +123,7 @@ def beginning(
     directory: str | None = None,
     presets: Mapping[str, str] = {},
 ) -> Launch:
-    """Return what begins a session with a first prompt; raises CannotStart and PromptTooLong."""
+    """Return the command for a first prompt; raises CannotStart and PromptTooLong."""
     cli = _cli(harness)
     if not cli.begin:
         raise CannotStart(f"fleetctl knows no command that begins a session of {cli.title}.")
@@ -139,7 +139,7 @@ def beginning(
 
 
 def check_session_id(cli: Harness, session_id: str) -> None:
-    """Raise BadSessionId for what is no id of a session of this CLI."""
+    """Raise BadSessionId for what is not a session ID of this CLI."""
     if cli.session_id.fullmatch(session_id) is None:
         raise BadSessionId(
             f"{session_id[:80]!a} is no id of a session of {cli.title}, so no command names it.",
@@ -148,7 +148,7 @@ def check_session_id(cli: Harness, session_id: str) -> None:
 
 
 def starters() -> list[str]:
-    """Return the names of the CLIs that a session can be begun with, for ``--to``."""
+    """Return the names of the CLIs that can begin a session, for ``--to``."""
     return [name for name, each in HARNESSES.items() if each.begin]
 
 

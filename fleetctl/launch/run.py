@@ -1,4 +1,4 @@
-"""Runs agent CLIs: in windows of tmux, or in place of this process."""
+"""Run of agent CLIs: in tmux windows, or in place of this process."""
 
 import os
 import re
@@ -15,18 +15,18 @@ from ..integrations.installation import run_program
 from .commands import Launch
 
 TMUX_S = 10
-# The session that windows are opened in where nobody is in tmux.
+# The tmux session for new windows if this terminal is not in tmux.
 SESSION = "fleet"
-# tmux refuses a command above 16 KiB; a longer one is put into a file.
+# tmux refuses a command above 16 KiB; a longer one goes into a file.
 TMUX_BYTES = 8_000
-# A window stays when its CLI ended: what that said last is read, and the directory is right.
+# A window stays open after its CLI ends, in its directory, so that the last output can be read.
 _IN_WINDOW = 'cd -- "$1" && shift && "$@"; exec "${SHELL:-/bin/sh}"'
 # tmux expands "#" in the names of windows.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._@-]+")
 
 
 class DirectoryGone(InvalidState):
-    """The directory of a session is not there any more."""
+    """The directory of a session no longer exists."""
 
 
 class CannotRun(InvalidState):
@@ -34,11 +34,11 @@ class CannotRun(InvalidState):
 
 
 class TmuxFailed(InvalidState):
-    """There is no tmux, or it refused."""
+    """tmux is missing, or it refused."""
 
 
 def check_directory(launch: Launch) -> None:
-    """Raise DirectoryGone where there is nothing to run in."""
+    """Raise DirectoryGone if the directory to run in does not exist."""
     if launch.directory is not None and not os.path.isdir(launch.directory):  # noqa: PTH112
         raise DirectoryGone(
             f"The directory {launch.directory} is not there any more.",
@@ -47,7 +47,7 @@ def check_directory(launch: Launch) -> None:
 
 
 def in_place(launch: Launch) -> NoReturn:
-    """Become the CLI: this process, its terminal and its id go over to it.
+    """Become the CLI, which takes over this process, its terminal and its process ID.
 
     Raises ProgramMissing, DirectoryGone, and CannotRun where the system refuses.
     """
@@ -66,9 +66,8 @@ def in_place(launch: Launch) -> NoReturn:
 def in_tmux(launches: Sequence[tuple[str, Launch]]) -> list[str]:
     """Open a window for each named launch, and return the places of the windows in tmux.
 
-    The windows are opened in the session of tmux that this terminal is in, else in one called
-    ``fleet``. All is checked before the first is opened. Raises ProgramMissing, DirectoryGone and
-    TmuxFailed.
+    The windows open in the tmux session of this terminal, else in one named ``fleet``. Every launch
+    is checked before the first window opens. Raises ProgramMissing, DirectoryGone and TmuxFailed.
     """
     tmux = _tmux()
     commands = []
@@ -80,7 +79,7 @@ def in_tmux(launches: Sequence[tuple[str, Launch]]) -> list[str]:
 
 
 def attaching() -> str | None:
-    """Return the command that shows the windows; None in a terminal that is in tmux already."""
+    """Return the command that shows the windows; None in a terminal that is already in tmux."""
     return None if os.environ.get("TMUX") else f"tmux attach -t {SESSION}"
 
 
@@ -95,13 +94,13 @@ def _tmux() -> str:
 
 
 def _words(launch: Launch, executable: str) -> list[str]:
-    """Return the command of a window: no word of it is read by a shell, or by tmux."""
+    """Return the command of a window; neither a shell nor tmux interprets its words."""
     presets = [f"{name}={value}" for name, value in launch.presets.items()]
     words = [*(["env", *presets] if presets else []), executable, *launch.argv[1:]]
     words = ["/bin/sh", "-c", _IN_WINDOW, "sh", launch.directory or os.getcwd(), *words]  # noqa: PTH109
     if sum(len(os.fsencode(word)) + 1 for word in words) <= TMUX_BYTES:
         return words
-    # Its reader removes it. It is this user's alone: it may hold a whole briefing.
+    # The shell that reads the file removes it. It is private: it may contain a whole briefing.
     own = os.environ.get("XDG_RUNTIME_DIR")
     place = own if own and os.path.isdir(own) else None  # noqa: PTH112
     descriptor, path = tempfile.mkstemp(prefix="fleet-", dir=place)

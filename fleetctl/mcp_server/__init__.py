@@ -1,4 +1,4 @@
 """``fleetctl mcp``: agents work with their fleet through the Model Context Protocol.
 
-Nothing here is loaded by another command. The packages ``mcp`` and ``trio`` are at home here.
+No other command loads this package. It is the only user of the packages ``mcp`` and ``trio``.
 """

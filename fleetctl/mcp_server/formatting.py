@@ -1,7 +1,7 @@
-"""Formatting: records and refusals as an agent reads them, short and bounded.
+"""Formatting: records and errors as an agent reads them, short and bounded.
 
-Whatever others wrote goes through ``words``, ``quote`` or ``quoted``, so that nobody takes it for
-what fleetd says; ``fit`` is what every text passes on its way out.
+Text from others goes through ``words``, ``quote`` or ``quoted``, so that no agent takes it for
+fleetd's own. Every outgoing text goes through ``fit``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,12 +31,12 @@ BODY_CHARS = 4_000
 
 
 def fit(text: str) -> str:
-    """Return a text as an agent may read it: bounded, without characters that nobody sees."""
+    """Return a text as an agent may read it: bounded, without invisible characters."""
     return bounded(clean_block(text))
 
 
 def bounded(text: str, most: int = MOST_CHARS) -> str:
-    """Return a text that is not too long; what is cut is said."""
+    """Return a text that is not too long; a note marks a cut."""
     if len(text) <= most:
         return text
     return f"{text[:most].rstrip()}\n… cut here: {len(text):,} characters in all."
@@ -68,9 +68,9 @@ def words(
     most: int = LINE_CHARS,
     by: str | None = None,
 ) -> str:
-    """Return what somebody wrote, on one line: the agent's own words, or a quotation with a name.
+    """Return a text on one line: the agent's own words, or a quotation with its author's name.
 
-    ``by`` is who stands beside it already, and need not be named again.
+    ``by`` is an author whom the line already names, and who is not named again.
     """
     if not text:
         return ""
@@ -80,13 +80,13 @@ def words(
 
 
 def path(name: str) -> str:
-    """Return a file's name on one line, with escapes for what nobody sees in it."""
+    """Return a file's name on one line, with escapes for invisible characters."""
     line = escaped(name)
     return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
 
 
 def mission_head(mission: Mission, me: str | None, left: int | None = None) -> str:
-    """Return what a mission is, in a line or two; ``left`` are its open sorties, where known."""
+    """Return a mission in two or three lines; ``left`` is its number of open sorties, if known."""
     where = f" in {path(mission.project_dir)}" if mission.project_dir else ""
     done = f"{mission.completed_sorties}/{mission.total_sorties} sorties"
     how = endings.standing(
@@ -99,7 +99,7 @@ def mission_head(mission: Mission, me: str | None, left: int | None = None) -> s
 
 
 def sortie_line(sortie: Sortie, me: str | None) -> str:
-    """Return a sortie's id, state, title, agent, and what is known of it."""
+    """Return a sortie's ID, state, title, agent, and what is known about it."""
     state = sortie.status if sortie.status != "in_progress" else f"in_progress {sortie.progress}%"
     owner = sortie.assigned_to
     who = "" if owner is None else " (you)" if owner == me else f" ({owner})"
@@ -114,7 +114,7 @@ def sortie_line(sortie: Sortie, me: str | None) -> str:
 
 
 def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) -> str:
-    """Return a mission with its sorties; those that are open come first where not all fit."""
+    """Return a mission with its sorties; if not all fit, completed ones are left out."""
     lines = [sortie_line(each, me) for each in sorties]
     if sum(map(len, lines)) > MOST_CHARS - 2_000:
         lines = [sortie_line(each, me) for each in sorties if each.status != "completed"]
@@ -150,7 +150,7 @@ def quoted(text: str) -> str:
 
 
 def hit_line(hit: SearchHit, me: str | None) -> str:
-    """Return what a search found: when, what, whose, and its words as a quotation."""
+    """Return a search hit: its time, kind, author, and text as a quotation."""
     who = "you" if me is not None and hit.agent_id == me else hit.agent_id or "a person"
     about = ", ".join(filter(None, (hit.id, hit.mission_id)))
     head = f"{hit.timestamp[:19]}Z {hit.kind} of {who}{f' ({about})' if about else ''}"
@@ -173,7 +173,7 @@ def agent_line(agent: Agent, me: str | None) -> str:
 
 
 def running_lines(agent: AgentState) -> list[str]:
-    """Return what runs for an agent: kind, id, what it was told, since when, its last sign."""
+    """Return what runs for an agent: kind, ID, task, start, and last sign of life."""
     lines = []
     for each in agent.running:
         told = f" {quote(each.told, LINE_CHARS)}" if each.told else ""
@@ -184,7 +184,7 @@ def running_lines(agent: AgentState) -> list[str]:
 
 
 def need_line(agent: AgentState, me: str | None) -> str:
-    """Return what an agent needs of a user, since when and where."""
+    """Return what an agent needs from a user, since when and where."""
     name = f"{agent.agent_id} (you)" if agent.agent_id == me else agent.agent_id
     where = f" in {path(agent.cwd)}" if agent.cwd else ""
     text = words(agent.text, agent.agent_id, me, by=agent.agent_id)
@@ -194,7 +194,7 @@ def need_line(agent: AgentState, me: str | None) -> str:
 
 
 def conflict_line(conflict: EditConflict, me: str | None) -> str:
-    """Return a file that several agents changed, and by whom, when and, if it differs, where."""
+    """Return a file that several agents changed: by whom, when and, if it differs, where."""
     edits = []
     for each in conflict.edits:
         name = f"{each.agent_id} (you)" if each.agent_id == me else each.agent_id
@@ -206,7 +206,7 @@ def conflict_line(conflict: EditConflict, me: str | None) -> str:
 
 
 def reason(each: CheckpointSummary | Checkpoint) -> str:
-    """Return why a checkpoint was taken: in the words of who asked for it, else by its trigger."""
+    """Return why a checkpoint was taken: in the requester's words, else by its trigger."""
     return quote(each.trigger_details, LINE_CHARS) if each.trigger_details else each.trigger
 
 
@@ -220,12 +220,12 @@ _AWAY = (
     "Continue your own work without it; nothing that it stored is lost. Ask your user to run:"
     " fleetctl daemon start. Then call again."
 )
-# What a hint for persons or programs speaks of.
+# Words in hints that are for users or programs.
 _FOR_OTHERS = ("fleetctl", "rpc.")
 
 
 def told(error: FleetError) -> str:
-    """Return the text of a tool's error: one line, whatever it repeats of what others wrote."""
+    """Return the text of a tool's error on one line, even if it quotes text from others."""
     return clean(_told(error))
 
 
@@ -241,7 +241,7 @@ def _told(error: FleetError) -> str:
 
 
 def _next(error: FleetError) -> str:
-    """Return what to do next, by tools: whoever reads this does not type commands."""
+    """Return what to do next in terms of tools: an agent reads this and types no commands."""
     if not any(each in error.hint for each in _FOR_OTHERS):
         return error.hint
     if isinstance(owner := error.values.get("assigned_to"), str):
@@ -252,7 +252,7 @@ def _next(error: FleetError) -> str:
 
 
 def _conflict(held: dict[str, Any], file: object) -> str:
-    """Say who holds a file, by the name by which it was asked for."""
+    """Return who holds a file, under the name that the agent asked for."""
     holder, file = held.get("held_by"), escaped(str(file))
     purpose, other = quote(str(held.get("purpose"))), escaped(str(held.get("file")))
     wide = held.get("directory") is not None or file.endswith("/") or "*" in file or "?" in file
@@ -265,7 +265,7 @@ def _conflict(held: dict[str, Any], file: object) -> str:
 
 
 def until(expires_at: str | None) -> str:
-    """Return when a lease ends, as a time of day and as how long that is from now."""
+    """Return when a lease ends, as a time of day and as a duration from now."""
     if expires_at is None:
         return "without a known end"
     left = datetime.fromisoformat(expires_at) - datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What a client can read without a tool: the mission, its checkpoints, the briefing."""
+"""Resources that a client can read without a tool: the mission, its checkpoints, the briefing."""
 
 import re
 
@@ -33,7 +33,7 @@ _ALWAYS = (
 
 
 async def readables(session: Session) -> list[Readable]:
-    """Return what there is to read; without a daemon, what there always is."""
+    """Return the resources; without a daemon, those that always exist."""
     try:
         mission = await session.mission(await session.known())
         if mission is None:
@@ -73,7 +73,7 @@ async def read(session: Session, uri: str) -> str:
 
 
 async def _checkpoint(session: Session, checkpoint_id: str) -> str:
-    """Return what a checkpoint holds, as lines."""
+    """Return the content of a checkpoint, as lines."""
     kept = await session.ask(CheckpointGet(checkpoint_id))
     context = kept.recovery_context
     why = formatting.reason(kept)

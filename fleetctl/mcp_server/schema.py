@@ -1,7 +1,7 @@
-"""What a tool takes: a Struct of the protocol's own types, as a schema and as a check of values.
+"""Arguments of a tool: a Struct of the protocol's own types, as a schema and as a check of values.
 
-The schema is read by an agent with every request to its model, so it holds what the agent needs
-to know and no more; the limits that it leaves out are checked all the same.
+An agent reads the schema with every request to its model. So the schema contains only what the
+agent needs to know; the limits that it leaves out are still checked.
 """
 
 import re
@@ -31,12 +31,12 @@ def schema(arguments: type[Arguments]) -> dict[str, Any]:
 def _brief(told: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in told:
         return _brief(known[told["$ref"].rpartition("/")[2]], known)
-    if "anyOf" in told:  # a value or null: to leave it out says the same
+    if "anyOf" in told:  # a value or null: omitting the argument means the same
         whole = next(each for each in told["anyOf"] if each.get("type") != "null")
         return _brief({**whole, **{k: v for k, v in told.items() if k != "anyOf"}}, known)
     brief = {key: told[key] for key in _TOLD if key in told}
     if "enum" in brief:
-        brief["type"] = "string"  # not every model takes a list of words alone
+        brief["type"] = "string"  # not every model accepts an enum without a type
     if "items" in brief:
         brief["items"] = _brief(brief["items"], known)
     if brief.get("type") == "object":

@@ -36,15 +36,15 @@ INSTRUCTIONS = (
     " briefing after you lost your context."
 )
 ROOTS_S = 2
-# What happens together is told once.
+# Events within this time cause one notification.
 TOGETHER_S = 0.5
 AWAY_S = 2.0
 
 
 def serve(agent_id: str | None) -> int:
-    """Serve until stdin is closed; ``agent_id`` is who the agent is, None to find out."""
+    """Serve until stdin is closed; ``agent_id`` is the agent, None to find out."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
-    # There is nothing to save: whoever ends the CLI ends this, also while stdin is being read.
+    # There is nothing to save, so an interrupt of the CLI ends this, even while it reads stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         anyio.run(_serve, agent_id, backend="trio")
@@ -80,7 +80,7 @@ def described(tool: Tool) -> types.Tool:
 
 
 class Notifications:
-    """Who listens to what, and what has happened since they were told."""
+    """The subscriptions, and what has happened since the last notification."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -94,12 +94,12 @@ class Notifications:
     async def listen(
         self, ctx: Any, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Serve one stream of a newer client, until it ends it."""
+        """Serve one stream of a newer client, until the client ends it."""
         self._wanted.set()
         return await self._stream(ctx, params)
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        """Tell an older client of one resource from now on."""
+        """Notify an older client about one resource from now on."""
         self._told_plainly[params.uri] = ctx.session
         self._wanted.set()
         return types.EmptyResult()
@@ -107,12 +107,12 @@ class Notifications:
     async def unsubscribe(
         self, _ctx: Any, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """Tell it of that no more."""
+        """Stop notifying an older client about one resource."""
         self._told_plainly.pop(params.uri, None)
         return types.EmptyResult()
 
     async def follow(self) -> None:
-        """Follow the log, for ever, once somebody listens."""
+        """Follow the event log forever, once a client listens."""
         await self._wanted.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tell)
@@ -139,13 +139,13 @@ class Notifications:
                     await session.send_resource_updated(uri)
 
     async def _changed(self, missions: set[str]) -> list[str]:
-        """Return the URIs behind which something else is to be read now."""
+        """Return the URIs whose content has changed."""
         changed = [f"{resources.MISSION}/{each}" for each in sorted(missions)]
         try:
             own = await self._session.mission(await self._session.known())
         except FleetError:
             own = None
-        # One that has just ended is nobody's any more: what was read is out of date all the same.
+        # A mission that has just ended is no agent's any more, but its resources are outdated, too.
         if own is None or own.id in missions:
             changed += [resources.MISSION, resources.CHECKPOINTS, resources.BRIEFING]
         return changed
@@ -180,7 +180,7 @@ class McpServer:
     async def _call_tool(
         self, ctx: Any, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Call a tool; what it refuses is for the agent to read, and never ends the server."""
+        """Call a tool; the agent reads its errors, which never end the server."""
         tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:80]}.")
@@ -246,7 +246,7 @@ class McpServer:
             raise MCPError(code, formatting.told(error), {"kind": error.kind}) from error
 
     async def _meet(self, ctx: Any) -> None:
-        """Learn who the client is, and the first time where it works."""
+        """Learn who the client is and, the first time, where it works."""
         session = ctx.session
         if session.client_params is not None:
             self._session.client_name = session.client_params.client_info.name
@@ -265,7 +265,7 @@ class McpServer:
                 types.ListRootsResult,
                 request_read_timeout_seconds=ROOTS_S,
             )
-        except (MCPError, ValueError) as error:  # a ValueError: it says what is no root
+        except (MCPError, ValueError) as error:  # a ValueError: the client sent an invalid root
             log.warning("The client did not list its roots: %s", error)
             return
         self._session.place([str(root.uri) for root in roots.roots])
@@ -276,7 +276,7 @@ def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
 
 
 def listing() -> bytes:
-    """Return the answer to ``tools/list`` as it is sent: what the tools cost an agent."""
+    """Return the answer to ``tools/list`` as sent; its size is what the tools cost an agent."""
     tools = [described(tool) for tool in TOOLS.values()]
     plain = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in tools]
     return json.dumps({"tools": plain}, separators=(",", ":")).encode()

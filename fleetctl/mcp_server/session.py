@@ -1,8 +1,8 @@
-"""A session: the server's daemon, the agent that it is, the directory that it works in.
+"""A session: the server's daemon, its agent, and its working directory.
 
-Each request has a connection of its own: a server that rests for hours takes no place in the
-daemon, which has only so many, and none of it goes stale. Sessions change under a server
-(``/clear``, a resumed one, hooks that come later), so who the agent is is asked with every call.
+Each request has its own connection. So a server that is idle for hours uses up none of the
+daemon's limited connections, and no connection goes stale. Sessions change under a server
+(``/clear``, a resumed session, hooks that come later), so every call asks who the agent is.
 """
 
 import os
@@ -26,27 +26,27 @@ from ..context import LOCK_KEY_PREFIXES
 from ..integrations.registry import HARNESSES
 
 R = TypeVar("R")
-# How long the same call again means the one that was lost: an agent calls again at once or asks
+# How long a repeated call counts as a retry of the lost one: an agent retries immediately, or asks
 # its user first.
 KEPT_S = 120.0
 _What = tuple[str, bytes]
 
 
 class DaemonClient:
-    """Carries requests to the daemon, over its restarts; only the client sends one again."""
+    """Sends requests to the daemon across its restarts; only the client retries one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._was_there = False
         self._clock = clock
-        # The keys of calls that nobody knows the outcome of, each with the time it is kept until.
+        # The keys of calls with an unknown outcome, each with the time until which it is kept.
         self._unknown: dict[_What, tuple[str, float]] = {}
 
     async def call(self, request: Request[R], *, once: bool = False) -> R:
         """Return the answer to a request; raises FleetError.
 
-        A daemon that was there a moment ago is waited for, since it may be starting again. What is
-        to be done ``once`` has its key again when the same is asked soon after the connection
-        failed: an agent that was told to call again is answered what came of the first call.
+        If the daemon answered the last call, this waits for it: it may be restarting. A request
+        to be done ``once`` reuses its key when it is repeated soon after the connection failed. So
+        an agent that calls again gets the outcome of the first call.
         """
         what = (request.method, request.encoded())
         key = self._kept(what) if once else new_key()
@@ -55,7 +55,8 @@ class DaemonClient:
                 answer = await fleet.call(keyed(request, key))
         except FleetError as error:
             self._was_there = not isinstance(error, Unavailable)
-            # Whoever cancels a call knows that it may be done; to ask again is a new wish then.
+            # A cancelled call is not kept: its caller knows that it may be done, and repeating it
+            # is a new request.
             if once and isinstance(error, ConnectionLost | TooSlow):
                 self._unknown[what] = (key, self._clock() + KEPT_S)
             raise
@@ -63,20 +64,20 @@ class DaemonClient:
         return answer
 
     def _kept(self, what: _What) -> str:
-        """Return the key of the same call when nobody knows what became of it, else a new one."""
+        """Return the key of the same call if its outcome is unknown, else a new one."""
         now = self._clock()
         self._unknown = {each: kept for each, kept in self._unknown.items() if kept[1] > now}
         return self._unknown.pop(what, (new_key(), now))[0]
 
 
-# How many missions that nobody has started are looked at.
+# The number of pending missions that are searched.
 PENDING = 1_000
 
 
 class Session:
     """One server's place in the fleet.
 
-    ``wanted`` is the agent that a person said it is, None to find out.
+    ``wanted`` is the agent that a user named, None to find out.
     """
 
     def __init__(self, client: DaemonClient, wanted: str | None) -> None:
@@ -98,7 +99,7 @@ class Session:
         return os.path.realpath(self.cwd)
 
     async def me(self) -> Agent:
-        """Return the agent that this is, registered now if nobody did that yet."""
+        """Return the agent of this session, and register it if necessary."""
         agent = await self.known()
         if agent is not None:
             return agent
@@ -107,19 +108,19 @@ class Session:
         if agent is None:
             raise InvalidState("fleetd did not return your agent.", hint="Call again.")
         if agent.pid is None:
-            # Nothing but its name tells this agent from others.
+            # Only its name distinguishes this agent from others.
             self._wanted = agent.id
         return agent
 
     async def known(self) -> Agent | None:
-        """Return the agent that this is, None when nobody has registered it."""
+        """Return the agent of this session, None when it is not registered."""
         return (await self.ask(AgentCurrent(self._wanted))).agent
 
     async def mission(self, agent: Agent | None) -> Mission | None:
         """Return the open mission of an agent, else the one of this directory that it would join.
 
-        That is the rule by which an agent is registered, so that what it read of before is what it
-        works on afterwards.
+        Registering an agent follows the same rule, so that an agent works on the mission that it
+        read about before.
         """
         if agent is not None and agent.mission_id is not None:
             own = await self.ask(MissionGet(agent.mission_id))
@@ -133,13 +134,13 @@ class Session:
         except InvalidState:  # several, and none of this directory
             return None
         found = current.mission
-        # One that is somewhere else is nobody's business here, and neither is another session's.
+        # A mission of another directory or of another session does not concern this agent.
         if found is None or is_automatic(found):
             return None
         return found if not found.project_dir or current.belongs else None
 
     async def _waiting(self) -> Mission | None:
-        """Return the mission that somebody created for this directory and nobody has started."""
+        """Return the pending mission that was created for this directory."""
         known = (await self.ask(MissionList(status="pending", limit=PENDING))).missions
         here = [
             each
@@ -154,7 +155,7 @@ class Session:
         return max(here, key=lambda each: each.last_activity_at or each.created_at, default=None)
 
     async def my_mission(self, agent: Agent | None) -> Mission:
-        """Return the mission that there has to be; raises NotFound."""
+        """Return the agent's mission; raises NotFound without one."""
         mission = await self.mission(agent)
         if mission is None:
             raise NotFound(
@@ -169,18 +170,18 @@ class Session:
 
 
 def is_automatic(mission: Mission) -> bool:
-    """Return whether a mission was made by itself for a session."""
+    """Return whether a mission was created automatically for a session."""
     return mission.origin == "session"
 
 
 def _directory(uri: str) -> str | None:
-    """Return the directory that a root is, None for one that is none of this machine."""
+    """Return the directory of a root, None if it is not one on this machine."""
     try:
         parts = urlparse(uri)
     except ValueError:
         return None
     path = unquote(parts.path)
-    # Also False for what no file can be called.
+    # isdir is also False for a name that no file can have.
     usable = parts.scheme == "file" and path.startswith("/") and os.path.isdir(path)  # noqa: PTH112
     return path if usable else None
 
@@ -190,13 +191,13 @@ def _within(directory: str, path: str) -> bool:
 
 
 def harness_of(client: str) -> str | None:
-    """Return the harness that a client is, by the name that it gives itself."""
+    """Return the harness of a client, by the name that the client reports."""
     name = client.lower()
     return next((each for each in HARNESSES if each in name), client[:200] or None)
 
 
 def absolute(session: Session, file: str) -> str:
-    """Return a file's path, against the directory of the server; the key of a lock as it is."""
+    """Return a file's path, relative to the server's directory; a lock key stays unchanged."""
     if file.startswith(LOCK_KEY_PREFIXES):
         return file
     return os.path.normpath(os.path.join(session.cwd, os.path.expanduser(file)))  # noqa: PTH111, PTH118

@@ -71,16 +71,16 @@ from .formatting import until
 from .schema import Arguments, taken
 from .session import Session, absolute, is_automatic
 
-# What a harness takes whole, in characters.
+# The longest text that a harness accepts uncut, in characters.
 BRIEFING_CHARS = 9_500
 
 Act = Callable[[Session, Any], Awaitable[str]]
 
 
 class Tool(NamedTuple):
-    """One tool, as its agent reads of it.
+    """One tool, as an agent sees it.
 
-    ``repeats`` says that to call it again with the same arguments changes nothing more.
+    ``repeats`` means that calling it again with the same arguments changes nothing more.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Tool(NamedTuple):
     repeats: bool
 
     async def call(self, session: Session, given: dict[str, Any] | None) -> str:
-        """Do what was asked and return what the agent reads of it; raises FleetError."""
+        """Run the tool and return the text for the agent; raises FleetError."""
         return await self.act(session, taken(self.arguments, given))
 
 
@@ -102,7 +102,7 @@ TOOLS: dict[str, Tool] = {}
 def tool(
     description: str, *, reads: bool = False, destroys: bool = False, repeats: bool = False
 ) -> Callable[[Act], Act]:
-    """Register a function as a tool of its name, with the arguments that it is annotated with."""
+    """Register a function as a tool under its name, with its annotated arguments."""
 
     def register(act: Act) -> Act:
         name, arguments = act.__name__, list(act.__annotations__.values())[1]
@@ -146,7 +146,7 @@ class NewSortieArguments(Arguments, frozen=True, kw_only=True):
 
 
 class PlanArguments(Arguments, frozen=True, kw_only=True):
-    """What a mission is made of."""
+    """The parts of a mission."""
 
     goal: Title | None = None
     sorties: Annotated[list[NewSortieArguments], Meta(max_length=200)] | None = None
@@ -154,7 +154,7 @@ class PlanArguments(Arguments, frozen=True, kw_only=True):
 
 @tool("Add sorties to your mission. With goal: start a mission if you have none.")
 async def plan(session: Session, asked: PlanArguments) -> str:
-    """Begin a mission, or add to the one that there is, by one request: all of it or nothing."""
+    """Start a mission or add to the existing one, in one request: all of it or nothing."""
     if not asked.goal and not asked.sorties:
         raise InvalidParams("goal and sorties are missing.", hint="Give a goal, sorties, or both.")
     agent = await session.me()
@@ -179,9 +179,9 @@ async def plan(session: Session, asked: PlanArguments) -> str:
 async def _for_goal(
     session: Session, agent: Agent, goal: str, pieces: list[NewSortie]
 ) -> Request[Mission]:
-    """Return what begins a mission, or gives its goal to the one made by itself for this session.
+    """Return a request that starts a mission, or gives this session's automatic one its goal.
 
-    Whoever plans the same goal again adds only what is new: they may not know what became of it.
+    Planning the same goal again adds only new sorties: the agent may not know the first outcome.
     """
     mission = await session.mission(agent)
     if mission is None:
@@ -209,7 +209,7 @@ def _piece(each: Sortie | NewSortie) -> tuple[str, str | None, list[str]]:
 
 
 async def _planned(session: Session, agent: Agent, mission: Mission) -> str:
-    """Return a mission with its sorties; that they cannot be read undoes no plan."""
+    """Return a mission with its sorties; a failure to read them does not undo the plan."""
     try:
         sorties = await session.sorties(mission)
     except FleetError:
@@ -218,7 +218,7 @@ async def _planned(session: Session, agent: Agent, mission: Mission) -> str:
 
 
 class SortieArguments(Arguments, frozen=True, kw_only=True):
-    """How a sortie stands."""
+    """The state of a sortie."""
 
     sortie_id: SortieId
     state: Literal["start", "progress", "block", "unblock", "complete", "fail"]
@@ -259,7 +259,7 @@ async def _changed(session: Session, agent_id: str, asked: SortieArguments) -> S
 
 
 def _next(sorties: list[Sortie], me: str) -> str:
-    """Say what there is to do next: the agent's own work first, then what nobody has begun."""
+    """Return what to do next: the agent's own work first, then pending sorties."""
     mine = [each for each in sorties if each.assigned_to == me]
     for state, whose in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
         for each in whose:
@@ -300,7 +300,7 @@ def _goal(mission: Mission, agent: Agent) -> str:
 async def _refuse_others(session: Session, agent: Agent, mission: Mission) -> None:
     """Raise InvalidState for a mission that the agent had no part in.
 
-    Whoever says twice that its mission is over must not end the next one of the directory.
+    An agent that ends its mission twice must not end the next one of the directory.
     """
     if agent.mission_id == mission.id:
         return
@@ -331,7 +331,7 @@ class NoteArguments(Arguments, frozen=True, kw_only=True):
     repeats=True,
 )
 async def note(session: Session, asked: NoteArguments) -> str:
-    """Keep a note that lasts, withdraw one, or keep what the agent declares of itself."""
+    """Keep a lasting note, withdraw one, or keep what the agent declares about itself."""
     given = (asked.last_action, asked.next_steps, asked.blockers)
     lasting = (asked.kind, asked.text, asked.withdraw)
     if (*given, *lasting) == (None,) * 6:
@@ -350,7 +350,7 @@ async def note(session: Session, asked: NoteArguments) -> str:
 
 
 def _refuse_half(asked: NoteArguments) -> None:
-    """Raise InvalidParams for a note that lasts without its kind, its text or its reason."""
+    """Raise InvalidParams for a lasting note without its kind, text or reason."""
     kinds = ", ".join(get_args(NoteKind))
     if asked.kind is None and asked.text is not None:
         raise InvalidParams("kind is missing.", hint=f"It is one of {kinds}.")
@@ -387,7 +387,7 @@ def _declared(agent_id: str, kept: WorkNote | None) -> list[str]:
 
 
 class CheckpointArguments(Arguments, frozen=True, kw_only=True):
-    """What a checkpoint is for."""
+    """The reason for a checkpoint."""
 
     reason: Text | None = None
 
@@ -409,7 +409,7 @@ async def checkpoint(session: Session, asked: CheckpointArguments) -> str:
     reads=True,
 )
 async def briefing(session: Session, _asked: NoArguments) -> str:
-    """Brief this agent, or on the mission where nobody knows the agent; that changes nothing."""
+    """Return this agent's briefing, or its mission's if the agent is unknown; change nothing."""
     agent = await session.known()
     mission = await session.my_mission(agent)
     told = await session.ask(
@@ -470,19 +470,19 @@ async def lock(session: Session, asked: LockArguments) -> str:
 
 
 class UnlockArguments(Arguments, frozen=True, kw_only=True):
-    """What to give back."""
+    """The lock to release."""
 
     file: Path | None = None
 
 
 @tool("Release your lock on a file; without file, all your locks.", repeats=True)
 async def unlock(session: Session, asked: UnlockArguments) -> str:
-    """Give back a lock, or all of them."""
+    """Release a lock, or all of them."""
     agent = await session.me()
     page = await session.ask(LockList(held_by=agent.id, cwd=session.cwd))
     mine = page.locks
     if asked.file is not None and not (mine := [each for each in mine if each.id == asked.file]):
-        # Not by the words of whoever locked it: they may have meant a file of another repository.
+        # The daemon resolves the file: a name in the list may mean a file of another repository.
         wanted = _of_target(session, asked.file)
         page = await session.ask(LockList(held_by=agent.id, cwd=session.cwd, **wanted))
         mine = page.locks
@@ -508,7 +508,7 @@ class LocksArguments(Arguments, frozen=True, kw_only=True):
 
 @tool("Show the holder of a file; without file, all locks of this repository.", reads=True)
 async def locks(session: Session, asked: LocksArguments) -> str:
-    """Say who holds a file, or all that is held in this repository."""
+    """Return the holder of a file, or all locks of this repository."""
     agent = await session.known()
     page: LockPage | Validity
     if asked.file is None:
@@ -540,7 +540,7 @@ async def send(session: Session, asked: SendArguments) -> str:
     """Send a message."""
     agent = await session.me()
     mission = await session.mission(agent)
-    # Asked before: what fails after the message was sent would have it sent again.
+    # Ask before sending: after a later failure, the agent would send the message again.
     known = {each.id for each in (await session.ask(AgentList())).agents}
     sent = await session.ask(
         MessageSend(
@@ -577,7 +577,7 @@ class AckArguments(Arguments, frozen=True, kw_only=True):
 
 @tool("Acknowledge messages that you have dealt with.", repeats=True)
 async def ack(session: Session, asked: AckArguments) -> str:
-    """Acknowledge messages; one that cannot be keeps none of the others from it."""
+    """Acknowledge messages; a failure of one does not stop the others."""
     agent = await session.me()
     done: list[str] = []
     refused: list[FleetError] = []
@@ -603,7 +603,7 @@ class HandoffArguments(Arguments, frozen=True, kw_only=True):
     repeats=True,
 )
 async def handoff(session: Session, asked: HandoffArguments) -> str:
-    """Ask a person for a hand-off; no tool begins one."""
+    """Ask the user for a hand-off; no tool starts one."""
     agent = await session.me()
     await session.ask(HandoffAsk(agent.id, asked.to))
     return (
@@ -614,7 +614,7 @@ async def handoff(session: Session, asked: HandoffArguments) -> str:
 
 @tool("List your running subagents and shells, and the agents that need a user.", reads=True)
 async def attention(session: Session, _asked: NoArguments) -> str:
-    """Say what runs for the agent that asks, and who waits for a person."""
+    """Return what runs for the calling agent, and which agents wait for a user."""
     agent = await session.known()
     me = agent.id if agent else None
     own = (await session.ask(AttentionList(agent_id=me))).agents if me else []
@@ -629,7 +629,7 @@ async def attention(session: Session, _asked: NoArguments) -> str:
 
 @tool("List the files that several agents changed within the last hour.", reads=True)
 async def conflicts(session: Session, _asked: NoArguments) -> str:
-    """Say whose changes meet, the agent's own files first."""
+    """Return the files that several agents changed, the agent's own files first."""
     agent = await session.known()
     me = agent.id if agent else None
     found = await session.ask(AttentionConflicts())
@@ -655,7 +655,7 @@ class SearchArguments(Arguments, frozen=True, kw_only=True):
     reads=True,
 )
 async def search(session: Session, asked: SearchArguments) -> str:
-    """Find what the log, mail and notes say, the newest first."""
+    """Search the log, mail and notes, newest first."""
     agent = await session.known()
     request = SearchQuery(
         asked.query, asked.mission_id, kind=asked.kind, path=asked.path, limit=HITS
@@ -672,7 +672,7 @@ async def search(session: Session, asked: SearchArguments) -> str:
 
 @tool("List the agents on this machine and their work.", reads=True)
 async def agents(session: Session, _asked: NoArguments) -> str:
-    """Say who else works."""
+    """Return the agents that are here."""
     agent = await session.known()
     found = (await session.ask(AgentList())).agents
     here = [each for each in found if each.status != "gone"]

@@ -1,7 +1,7 @@
 """A report as a document: titles, lines and blocks, the same for Markdown and HTML.
 
-What others said is ``Said`` or a ``Block``, and each form shows it as such, so that it never
-becomes markup. All other words are fleetctl's own.
+Text from others is ``Said`` or a ``Block``. Both forms show it as such, so that it never becomes
+markup. All other text is fleetctl's own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
 
 LINE_CHARS = 500
-# What a failed command put out, and why a sortie is blocked, have less room than a prompt.
+# Output of a failed command and an error message get less room than a prompt.
 _ERROR_CHARS = 200
 _KINDS = {
     "decision": "Decided",
@@ -41,13 +41,13 @@ _UNKNOWN = "not recorded"
 
 
 class Said(NamedTuple):
-    """Words of others inside a line; ``shown`` are on one line and without control characters."""
+    """Text from others inside a line; ``shown`` is one line without control characters."""
 
     text: str
 
     @property
     def shown(self) -> str:
-        """Return the words as they may be shown."""
+        """Return the text as it may be shown."""
         text = clean(self.text)
         return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
 
@@ -59,18 +59,18 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Words of others on lines of their own, below a line that says whose they are."""
+    """Text from others on its own lines, below a line that names its author."""
 
     text: str
 
     @property
     def shown(self) -> str:
-        """Return the words as they may be shown; line breaks stay."""
+        """Return the text as it may be shown; line breaks stay."""
         return clean_block(self.text)
 
 
 class Section(NamedTuple):
-    """A part of a report; ``empty`` is what it says when it has nothing."""
+    """A part of a report; ``empty`` is its text when it has no content."""
 
     title: str
     content: list[Line | Block]
@@ -78,7 +78,7 @@ class Section(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A whole report; the timeline is drawn behind the facts where a form has pictures."""
+    """A whole report; a form with pictures draws the timeline after the facts."""
 
     title: tuple[str | Said, ...]
     facts: list[Line]
@@ -88,7 +88,7 @@ class Document(NamedTuple):
 def document_of(
     report: "Report", usage: list[UsageRow] | None, *, with_prompts: bool = True
 ) -> Document:
-    """Return a report as a document; without prompts also without answers, which quote them."""
+    """Return a report as a document; without prompts, it also omits answers, which quote them."""
     sections = [
         _asked(report) if with_prompts else None,
         _planned(report),
@@ -111,14 +111,14 @@ def document_of(
 
 
 def title_of(mission: "Mission", *, with_prompts: bool) -> str:
-    """Return a mission's title; one that fleetd took from a prompt is a prompt."""
+    """Return a mission's title; a title that fleetd took from a prompt counts as a prompt."""
     if mission.origin == "session" and not with_prompts:
         return f"a session's mission, {mission.id}"
     return mission.title
 
 
 def moment(at: str | None) -> str:
-    """Return a time of the wire to the minute."""
+    """Return a timestamp of the protocol to the minute."""
     return at[:16].replace("T", " ") if at else "?"
 
 

@@ -1,7 +1,7 @@
-"""A report as Markdown (CommonMark): others' words are code, in a line or in a fence.
+"""A report as Markdown (CommonMark): text from others is code, in a line or in a fence.
 
-In code nothing is markup, a link, an image, or a name that a forge would notify. The marks around
-it are longer than any inside.
+Code contains no markup, links, images, or names that a forge would notify. The backticks around it
+are longer than any inside.
 """
 
 import re
@@ -45,7 +45,7 @@ def _longest(text: str) -> int:
 
 
 def _code(text: str) -> str:
-    """Return text as a span of code; one blank on either side is not part of it."""
+    """Return text as a code span; a space added on either side is not part of it."""
     if not text:
         return "(empty)"
     marks = "`" * (_longest(text) + 1)

@@ -1,4 +1,4 @@
-"""A report as one HTML file: no script, no link, and nothing that is loaded from anywhere."""
+"""A report as one HTML file, without scripts, links, or anything loaded from elsewhere."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -34,13 +34,13 @@ svg { display: block; width: 100%; height: auto; margin: 1rem 0; font: 12px syst
 
 
 def policy() -> str:
-    """Return the page's Content-Security-Policy: its own style, and nothing else at all."""
+    """Return the page's Content-Security-Policy, which allows only its own style."""
     digest = b64encode(sha256(STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 def render(document: Document, timeline: str) -> str:
-    """Return the report as a page; ``timeline`` is markup of ``timeline.draw``."""
+    """Return the report as a page; ``timeline`` is the markup from ``timeline.draw``."""
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',

@@ -1,6 +1,6 @@
-"""The timeline of a report as SVG: agents as rows, sorties as bars, and marks for what was met.
+"""The timeline of a report as SVG: agents as rows, sorties as bars, and marks for other events.
 
-It has no scripts, no links, and no style of its own: classes name what the page colours.
+It has no scripts, links or styles: the page's style colours its classes.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ MARKS = {
     "error": ("error", "M-5-3-3-5 0-2 3-5 5-3 2 0 5 3 3 5 0 2-3 5-5 3-2 0Z"),
 }
 BARS = {"done": "completed sortie", "open": "open sortie", "failed": "failed sortie"}
-# The row of what concerns no agent.
+# The name of the row for what concerns no agent.
 _MISSION = ""
 
 
@@ -40,7 +40,7 @@ class _Bar(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """Something that was met at a time."""
+    """The mark of an event at a point in time."""
 
     at: int
     kind: str
@@ -48,7 +48,7 @@ class _Mark(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What is drawn for an agent: when it was there, its bars in lanes, its marks."""
+    """The drawing of an agent: when it was there, its bars in lanes, its marks."""
 
     name: str
     span: tuple[int, int] | None
@@ -57,12 +57,12 @@ class _Row(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Return how much room the row takes."""
+        """Return the height of the row."""
         return ROW + LANE * max(len(self.lanes) - 1, 0)
 
 
 def draw(report: "Report") -> str:
-    """Return the picture, as an element of a page."""
+    """Return the picture as an element of a page."""
     rows, hidden = _rows(report)
     times = [at for row in rows for at in _times(row)]
     if not times:
@@ -90,13 +90,13 @@ def draw(report: "Report") -> str:
 
 
 class _Scale(NamedTuple):
-    """Where a time is in the picture."""
+    """The scale from times to places in the picture."""
 
     first: int
     last: int
 
     def x(self, at: int) -> int:
-        """Return the place of a time, which is inside of the picture."""
+        """Return the place of a time, always inside the picture."""
         part = (min(max(at, self.first), self.last) - self.first) / (self.last - self.first)
         return LABELS + round(part * (WIDTH - LABELS - RIGHT))
 
@@ -110,7 +110,7 @@ def _times(row: _Row) -> Iterator[int]:
 
 
 def _rows(report: "Report") -> tuple[list[_Row], int]:
-    """Return what is drawn, the mission first, and how many agents have no row."""
+    """Return the rows, the mission first, and how many agents have no row."""
     end = ms_of(report.last_at or report.generated_at) or 0
     bars = _bars(report, end)
     marks = _marks(report)
@@ -166,7 +166,7 @@ def _marks(report: "Report") -> dict[str, list[_Mark]]:
 
 
 def _in_lanes(bars: list[_Bar]) -> list[list[_Bar]]:
-    """Return bars so that none covers another, as far as there are lanes."""
+    """Return bars in lanes so that none covers another, as far as there are lanes."""
     lanes: list[list[_Bar]] = []
     for bar in sorted(bars):
         free = next((lane for lane in lanes if lane[-1].end <= bar.start), None)
@@ -187,7 +187,7 @@ def _axis(scale: _Scale, bottom: int) -> Iterator[str]:
 
 
 def _tick(at: int, scale: _Scale) -> str:
-    # Imported here: only a picture needs times to the second of another day.
+    # Imported here: only the picture needs it.
     from fleetd.protocol.timestamps import iso
 
     told = iso(at)

@@ -1,4 +1,4 @@
-"""Tokens of a report: its only part that comes from transcripts, not from the event log."""
+"""Tokens of a report: the only part from transcripts, not from the event log."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class UsageRow(NamedTuple):
-    """The tokens of one agent or model, with their cost in words, empty without a price table.
+    """The tokens of one agent or model; ``cost`` is a text, empty without a price table.
 
-    Of one that is not ``known`` no transcript is read.
+    If it is not ``known``, no transcript of it is read.
     """
 
     name: str
@@ -28,9 +28,9 @@ class UsageRow(NamedTuple):
 
 
 def usage_of(client: "Fleet", report: "Report") -> list[UsageRow] | None:
-    """Return the tokens of an agent by model, of a mission by agent.
+    """Return the tokens of an agent by model, or of a mission by agent.
 
-    None where the daemon is of before it counted them.
+    Return None if the daemon is too old to count them.
     """
     found: dict[str, list[ModelUsage]] = {}
     unknown: dict[str, None] = {}
@@ -55,7 +55,7 @@ def _requests(report: "Report") -> list[UsageGet]:
 
 
 def _costs(found: "dict[str, list[ModelUsage]]") -> dict[str, str]:
-    # Imported here: to load prices takes half a second.
+    # Imported here: loading prices takes half a second.
     from ..output.prices import load_prices
 
     prices = load_prices()

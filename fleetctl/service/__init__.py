@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 def service() -> "Service | None":
     """Return the module for this machine's service manager; None where there is none."""
-    # Imported here: one of them is needed, and by few commands.
+    # Imported here: few commands need a service manager, and only one of the two.
     if sys.platform == "darwin":
         from . import launchd
 

@@ -1,4 +1,4 @@
-"""Start, stop and restart fleetd by whatever way this machine has, and show what a start is at."""
+"""Control of fleetd: start, stop and restart it the way this machine does, and show progress."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,13 +25,13 @@ def managed() -> Service | None:
 
 
 def start() -> tuple[Running, str]:
-    """Start fleetd and return it with a word on how; one that runs already is left alone.
+    """Start fleetd and return it with a word on how; one that already runs is left alone.
 
-    Raises InvalidState when it does not come up; ``log`` then holds its last lines.
+    Raises InvalidState when it does not start; ``log`` then contains its last lines.
     """
     path, manager = paths.socket_path(), managed()
     seen = manager.state() if manager else None
-    # Where a manager listens for one that does not run, looking would start it.
+    # If a manager listens for a daemon that does not run, looking would start it.
     asleep = seen is not None and seen.listening and not seen.active
     if not asleep and (found := process.look(path)):
         return found, "already running"
@@ -44,7 +44,7 @@ def start() -> tuple[Running, str]:
 
 @contextmanager
 def _log_of(manager: Service) -> Iterator[None]:
-    """Add the last lines of the log to an error, and where there is more."""
+    """Add the last lines of the log to an error, and a hint where to find more."""
     try:
         yield
     except FleetError as error:
@@ -60,7 +60,7 @@ def wait_until_answering(path: Path, manager: Service | None) -> Running:
     """Return the daemon once it answers; raises InvalidState when it does not."""
     deadline = time.monotonic() + process.READY_S
     while time.monotonic() < deadline:
-        # One that starts listens already, or its manager does, and answers later.
+        # While fleetd starts, it or its manager already listens, but nobody answers yet.
         with suppress(process.Silent):
             if found := process.look(path):
                 return found
@@ -73,7 +73,7 @@ def wait_until_answering(path: Path, manager: Service | None) -> Running:
 
 
 def stop() -> str:
-    """Stop fleetd, whoever started it, and return a word on what was done."""
+    """Stop fleetd, however it was started, and return a word on what was done."""
     manager = managed()
     done = ""
     if manager is not None:
@@ -87,7 +87,7 @@ def stop() -> str:
 
 
 def restart() -> tuple[Running, str]:
-    """Start fleetd anew, so that it has the code and the settings of now."""
+    """Restart fleetd, so that it has the current code and settings."""
     manager = managed()
     if manager is None or not manager.state().active:
         stop()
@@ -99,21 +99,21 @@ def restart() -> tuple[Running, str]:
 
 
 LOOK_PAUSE_S = 1.0
-# How fleetd begins the lines of its log that tell how far its start is.
+# The prefix of the log lines that report the progress of fleetd's start.
 _TOLD = "Starting: "
 
 
 @contextmanager
 def shown(args: Namespace) -> Iterator[None]:
-    """Show on a terminal what the log says of a start that takes longer than a second."""
+    """Show on a terminal what the log reports about a start that takes longer than a second."""
     if not progress.drawable(args):
         yield
         return
-    # Imported here: most that load this module need it never.
+    # Imported here: most users of this module never need it.
     import threading
 
     over = threading.Event()
-    # What waits for the daemon waits for its answer, seconds at a time.
+    # A thread, because the caller blocks for seconds while it waits for the daemon's answer.
     looking = threading.Thread(target=_look, args=(over.wait,))
     looking.start()
     try:

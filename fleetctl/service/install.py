@@ -1,4 +1,4 @@
-"""Install and remove the service: show it, ask once, say what was done."""
+"""Installation and removal of the service: show it, ask once, report what was done."""
 
 import os
 import shlex
@@ -19,16 +19,16 @@ from .spec import ServiceSpec
 
 
 class InstallReport(NamedTuple):
-    """What was done, for people as sentences, and for programs."""
+    """What was done: ``said`` in sentences for people, ``told`` for programs."""
 
     said: list[str]
     told: dict[str, Any]
 
 
 def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallReport:
-    """Write the files, start what they describe, and see that it answers.
+    """Write the files, start the service, and check that it answers.
 
-    Raises Cancelled and InvalidParams from the question, and what went wrong.
+    Raises Cancelled and InvalidParams from the question, and the error of a step that failed.
     """
     changes = manager.plan_install(spec)
     pending = [each for each in changes if each.changes]
@@ -57,7 +57,7 @@ def _write(
     pending: Sequence[UnitFile], manager: Service, spec: ServiceSpec, report: InstallReport
 ) -> None:
     manager.stop_before_change()
-    # What cannot be made here could not be made writable for the service either.
+    # A directory that cannot be created here could not be made writable for the service either.
     for directory in spec.writable:
         _make_private(directory)
     _take_over(manager, report)
@@ -69,7 +69,7 @@ def _write(
 
 
 def _take_over(manager: Service, report: InstallReport) -> None:
-    """Stop a daemon that was started by hand: it has the socket that the manager is to have."""
+    """Stop a daemon that was started by hand: it holds the socket that the manager needs."""
     seen = manager.state()
     if not seen.manager or seen.active or seen.listening:
         return
@@ -97,7 +97,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
-    """See that the service answers, or say when it will."""
+    """Check that the service answers, or report when it will."""
     path = paths.socket_path()
     if manager.runs():
         found = control.wait_until_answering(path, manager)
@@ -121,7 +121,7 @@ def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
 
 
 def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
-    """Offer that the service stays when its user logs out."""
+    """Offer to keep the service running when its user logs out."""
     if manager.lingering() is not False or args.linger is False:
         return
     question = "A user service ends at logout. Let yours go on after it (loginctl enable-linger)?"
@@ -150,7 +150,7 @@ def _unheard(spec: ServiceSpec) -> list[str]:
 
 
 class ServiceRemoval:
-    """What goes where fleetd shall run no more: the service's files, or a process alone.
+    """What is removed so that fleetd no longer runs: the service's files, or only a process.
 
     Raises Silent for a daemon that does not answer, InvalidState for files that must stay.
     """
@@ -160,7 +160,7 @@ class ServiceRemoval:
         self.pending = [each for each in every if each.changes]
         seen = manager.state() if manager and not self.pending else None
         self.foreign = seen is not None and (seen.active or seen.listening)
-        """Whether a manager runs fleetd by files that are not this user's."""
+        """Whether a manager runs fleetd from files that are not this user's."""
         self.found: process.Running | None = None
         if not self.pending and not self.foreign:
             self.found = process.look(paths.socket_path())
@@ -172,11 +172,11 @@ class ServiceRemoval:
 
     @property
     def title(self) -> str:
-        """Return what people call it."""
+        """Return its name for people."""
         return self._manager.TITLE if self._manager and self.pending else "fleetd in the background"
 
     def shown(self) -> list[str]:
-        """Return what goes: the files, or the process."""
+        """Return what is removed: the files, or the process."""
         if self.found is not None:
             return [f"pid {self.found.pid}"]
         return [str(each.path) for each in self.pending]
@@ -196,7 +196,7 @@ class ServiceRemoval:
 
 
 def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
-    """Stop fleetd, whoever runs it, and remove the service; raises Cancelled from the question."""
+    """Stop fleetd, however it runs, and remove the service; raises Cancelled from the question."""
     removal = ServiceRemoval(manager)
     kind = manager.KIND if manager else "background"
     files = [str(each.path) for each in removal.pending]
@@ -228,7 +228,7 @@ def _stream(args: Namespace) -> TextIO:
 
 
 def _show(pending: Sequence[UnitFile], manager: Service, *, whole: bool, stream: TextIO) -> None:
-    """Show new files by what concerns this installation, changed ones by their differences."""
+    """Show new files by the lines specific to this installation, changed ones by their diff."""
     for each in pending:
         if each.file.data is None and not whole:
             print(console.clean(f"new: {each.path}"), file=stream)

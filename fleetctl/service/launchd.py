@@ -1,6 +1,6 @@
 """launchd: the agent that runs fleetd on macOS.
 
-launchd cannot be told that an exit status means "do not try again", so it waits between tries.
+launchd has no setting for an exit status that means "do not retry", so it waits between retries.
 """
 
 import os
@@ -28,7 +28,7 @@ def is_here() -> bool:
 
 
 def runs() -> bool:
-    """Return whether the user's session can be asked: there is none over ssh."""
+    """Return whether the user's launchd session answers: there is none over ssh."""
     return manager.succeeds("launchctl", "print", _domain())
 
 
@@ -41,7 +41,7 @@ def _target() -> str:
 
 
 def file() -> Path:
-    """Return where the agent lies."""
+    """Return the path of the agent's file."""
     return Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
 
 
@@ -85,7 +85,7 @@ def waiting() -> str:
 
 
 def program() -> str:
-    """Return the program that the installed agent starts; empty where that is not clear."""
+    """Return the program that the installed agent starts; empty if it is unclear."""
     import plistlib
 
     try:
@@ -100,7 +100,7 @@ def installed() -> bool:
 
 
 def summary(changes: list[UnitFile]) -> list[str]:
-    """Return what of a new agent concerns this installation only."""
+    """Return the lines of a new agent that are specific to this installation."""
     import plistlib
 
     said = []
@@ -118,7 +118,7 @@ def enable() -> None:
 
 
 def forget() -> None:
-    """Do nothing: launchd remembers no agent that is unloaded."""
+    """Do nothing: launchd does not remember an unloaded agent."""
 
 
 def _loaded() -> bool:
@@ -126,7 +126,7 @@ def _loaded() -> bool:
 
 
 def start() -> None:
-    """Load the agent, or start the one that is loaded; raises InvalidState when that fails."""
+    """Load the agent, or start a loaded one; raises InvalidState when that fails."""
     process.log_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _loaded():
         manager.run_checked("launchctl", "kickstart", _target())
@@ -144,18 +144,18 @@ def stop() -> None:
         time.sleep(PAUSE_S)
 
 
-# launchd keeps nothing of an agent that is unloaded.
+# launchd keeps nothing about an unloaded agent.
 disable = stop_before_change = stop
 
 
 def restart() -> None:
-    """Start the agent anew; raises InvalidState when that fails."""
+    """Restart the agent; raises InvalidState when that fails."""
     stop()
     start()
 
 
 def state() -> ServiceState:
-    """Return how the agent stands."""
+    """Return the state of the agent."""
     seen = manager.run("launchctl", "print", _target())
     lines = [line.partition("=") for line in seen.stdout.splitlines()]
     condition = next((value.strip() for key, _, value in lines if key.strip() == "state"), "")
@@ -172,10 +172,10 @@ def state() -> ServiceState:
 
 
 def lingering() -> bool | None:
-    """Return None: what a user's launchd runs ends at logout, and nothing changes that."""
+    """Return None: a user's launchd agents end at logout, and no setting changes that."""
     return None
 
 
 def linger() -> None:
-    """Raise InvalidState: launchd has no such thing for agents."""
+    """Raise InvalidState: launchd has no lingering for agents."""
     raise InvalidState("launchd ends a user's agents at logout; there is no lingering.")

@@ -16,7 +16,7 @@ _CHUNK = 65_536
 
 
 def command_of(manager: Service | None) -> list[str]:
-    """Return the program that shows the log; empty where it is a file."""
+    """Return the command that shows the log; empty if the log is a file."""
     log = manager.state().log if manager else ""
     return log.split() if log.startswith("journalctl") else []
 
@@ -29,12 +29,12 @@ def last_lines(manager: Service | None, count: int) -> list[str]:
 
 
 def show(manager: Service | None, count: int, *, follow: bool) -> int:
-    """Print the last lines, and with ``follow`` what comes, until interrupted.
+    """Print the last lines and, with ``follow``, new ones until interrupted.
 
     Raises NotFound where there is no log, InvalidState where it cannot be read.
     """
     if command := command_of(manager):
-        # Imported here: most that load this module need it never.
+        # Imported here: most users of this module never need it.
         import subprocess
 
         more = ["--follow"] if follow else ["--no-pager"]
@@ -54,7 +54,7 @@ def show(manager: Service | None, count: int, *, follow: bool) -> int:
 
 
 def _follow(file: Path) -> None:
-    """Print what is added to a file, also to the one that takes its place."""
+    """Print what is appended to a file, and to a file that replaces it."""
     inode = position = 0
     with suppress(FileNotFoundError):
         info = file.stat()
@@ -72,7 +72,7 @@ def _follow(file: Path) -> None:
             opened.seek(position)
             while data := opened.read(_CHUNK):
                 position += len(data)
-                # A line that is not whole yet is kept for the next look, however long it is.
+                # Keep an incomplete line for the next read, however long it is.
                 rest += data
                 *whole, rest = rest.split(b"\n") if b"\n" in data else [rest]
                 console.lines(line.decode(errors="replace") for line in whole)

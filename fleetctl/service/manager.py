@@ -1,7 +1,7 @@
-"""Service managers: what each offers, the unit files they read, and how their programs are run.
+"""Service managers: what each offers, the unit files they read, and how to run their programs.
 
-Each unit file begins with a line that names the digest of the rest, so that one that somebody
-edited is told from one that an earlier version wrote.
+Each unit file begins with a line that contains the checksum of the rest. It distinguishes a file
+that somebody edited from one that an earlier version wrote.
 """
 
 import os
@@ -31,11 +31,11 @@ _MARKED = re.compile(rf"(?:{'|'.join(_MARKS.values())}) ([0-9a-f]{{16}})")
 
 
 def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a program and return what it said; one that is missing or hangs has failed."""
+    """Run a program and return its result; one that is missing or hangs counts as failed."""
     try:
         return run_program(words, env={**os.environ, **_session()}, timeout_s=CALL_S)
     except OSError as error:
-        # Imported here: most that load this module need it never.
+        # Imported here: most users of this module never need it.
         import subprocess
 
         told = f"{words[0]} cannot be run: {error}"
@@ -43,12 +43,12 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def succeeds(*words: str) -> bool:
-    """Return whether a program can be run and ends well."""
+    """Return whether a program can be run and succeeds."""
     return run(*words).returncode == 0
 
 
 def run_checked(*words: str) -> None:
-    """Run a program that must succeed; raises InvalidState with what it complained of."""
+    """Run a program that must succeed; raises InvalidState with its error."""
     done = run(*words)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
@@ -66,7 +66,7 @@ def properties(*words: str) -> Mapping[str, str]:
 
 
 def _session() -> dict[str, str]:
-    """Return how to find this user's manager where nobody said so, as after su or in cron."""
+    """Return the variable that finds this user's manager where it is unset, as in su or cron."""
     runtime = Path(f"/run/user/{os.getuid()}")
     if "XDG_RUNTIME_DIR" in os.environ or not runtime.is_dir():
         return {}
@@ -74,14 +74,14 @@ def _session() -> dict[str, str]:
 
 
 class UnitFile(NamedTuple):
-    """A file as it is, and what is to become of it; ``after`` is None when it is to go."""
+    """A file and its planned content; ``after`` is None when the file is to be removed."""
 
     file: config_file.SettingsFile
     after: bytes | None
 
     @property
     def path(self) -> Path:
-        """Return where it lies."""
+        """Return its path."""
         return self.file.path
 
     @property
@@ -91,15 +91,15 @@ class UnitFile(NamedTuple):
 
     @property
     def edited(self) -> bool:
-        """Return whether somebody changed it, or made it, by hand."""
+        """Return whether somebody changed or created it by hand."""
         return self.file.data is not None and not _is_ours(self.file.data)
 
     def diff(self) -> Iterator[str]:
-        """Yield the lines of the change, as ``diff -u`` has them."""
+        """Yield the lines of the change in the format of ``diff -u``."""
         return self.file.diff(self.after)
 
     def carry_out(self) -> Path | None:
-        """Write or remove the file; return where the text is kept that somebody had edited.
+        """Write or remove the file; return where a copy of an edited file is kept.
 
         Raises Storage and InvalidState.
         """
@@ -111,7 +111,7 @@ class UnitFile(NamedTuple):
 
 
 def plan_unit_file(path: Path, text: str | None) -> UnitFile:
-    """Return what becomes of a file; raises InvalidState when it may not be touched."""
+    """Return the planned change of a file; raises InvalidState when it may not be touched."""
     if path.is_symlink():
         raise InvalidState(
             f"{path} is a link, perhaps from a package of fleetd or because the unit is masked.",
@@ -124,15 +124,15 @@ def plan_unit_file(path: Path, text: str | None) -> UnitFile:
 
 
 def with_digest_line(text: str, before: str, after: str = "", by: str = "daemon") -> str:
-    """Return a text with the line that names its digest, between the marks of a comment.
+    """Return a text with the line of its checksum, between the marks of a comment.
 
-    ``by`` is the group of commands that writes it.
+    ``by`` is the group of commands that writes the text.
     """
     return f"{before}{_MARKS[by]} {_digest(text)}{after}\n{text}"
 
 
 def is_digest_line(line: str) -> bool:
-    """Return whether a line is the one that names the digest."""
+    """Return whether a line is the one with the checksum."""
     return _MARKED.search(line) is not None
 
 
@@ -151,10 +151,10 @@ def _digest(text: str) -> str:
 
 
 class ServiceState(NamedTuple):
-    """How a service stands. ``manager`` tells whether the program that runs services runs itself.
+    """The state of a service; ``manager`` tells whether the service manager itself runs.
 
-    ``enabled`` means that it starts by itself, ``listening`` that its first client starts it;
-    ``lingering`` that it stays when its user is not logged in. None where that is not known.
+    ``enabled`` means that it starts by itself, ``listening`` that its first client starts it, and
+    ``lingering`` that it stays when its user is not logged in. None means unknown.
     """
 
     kind: str
@@ -170,13 +170,13 @@ class ServiceState(NamedTuple):
 
 
 class Service(Protocol):
-    """What a module for a service manager offers; ``systemd`` says what each function does."""
+    """The functions of a service manager's module; ``systemd`` documents what each does."""
 
     KIND: str
     TITLE: str
 
     def runs(self) -> bool:
-        """Return whether the manager can be asked now."""
+        """Return whether the manager answers now."""
 
     def waiting(self) -> str:
         """Return why nothing takes effect now, and when it will."""
@@ -185,7 +185,7 @@ class Service(Protocol):
         """Return the program that is started."""
 
     def installed(self) -> bool:
-        """Return whether there are files of ours."""
+        """Return whether files of ours exist."""
 
     def plan_install(self, spec: "ServiceSpec") -> list[UnitFile]:
         """Return what installing would write."""
@@ -194,7 +194,7 @@ class Service(Protocol):
         """Return what uninstalling would remove."""
 
     def summary(self, changes: list[UnitFile]) -> list[str]:
-        """Return what of new files concerns this installation only."""
+        """Return the lines of new files that are specific to this installation."""
 
     def stop_before_change(self) -> None:
         """Stop what runs before its files are changed."""
@@ -206,7 +206,7 @@ class Service(Protocol):
         """Stop it, and let nothing start it again."""
 
     def forget(self) -> None:
-        """Have the manager notice that the files are gone."""
+        """Make the manager notice that the files are gone."""
 
     def start(self) -> None:
         """Start it."""
@@ -215,13 +215,13 @@ class Service(Protocol):
         """Stop it until the next login or start."""
 
     def restart(self) -> None:
-        """Start it anew."""
+        """Restart it."""
 
     def state(self) -> ServiceState:
-        """Return how it stands."""
+        """Return its state."""
 
     def lingering(self) -> bool | None:
         """Return whether it outlives the last logout."""
 
     def linger(self) -> None:
-        """Have it outlive the last logout."""
+        """Let it outlive the last logout."""

@@ -1,4 +1,4 @@
-"""The systemd user unit of ``fleetctl notify run``, its options, and what it told."""
+"""The systemd user unit of ``fleetctl notify run``, its options, and the record of what it sent."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,7 +31,7 @@ def rendered(spec: ServiceSpec) -> str:
 
 
 def state() -> ServiceState:
-    """Return how the unit stands."""
+    """Return the state of the unit."""
     return UNIT.state(notify_options.options_path())
 
 
@@ -59,7 +59,7 @@ def install(args: Namespace, options: NotifyOptions) -> InstallReport:
 
 
 class NotifyRemoval(UnitRemoval):
-    """What goes with the notifications: the unit, the options, and what was told."""
+    """What is removed with the notifications: the unit, the options, and what was sent."""
 
     def __init__(self) -> None:
         super().__init__(UNIT)
@@ -67,7 +67,7 @@ class NotifyRemoval(UnitRemoval):
         self._ledgers = [*ledger.directory().glob("*.json")]
 
     def shown(self) -> list[str]:
-        """Return the files that go."""
+        """Return the files that are removed."""
         return [*super().shown(), *(str(each) for each in (*self._files, *self._ledgers))]
 
     def carry_out(self) -> list[str]:

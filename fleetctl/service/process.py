@@ -1,4 +1,4 @@
-"""The process of fleetd: who answers, its end by a signal, and its start in the background."""
+"""The process of fleetd: find it, end it with a signal, and start it in the background."""
 
 import os
 import select
@@ -30,9 +30,9 @@ STOP_UNITS = "systemctl --user stop fleetd.socket fleetd"
 
 
 class Running(NamedTuple):
-    """A daemon that answered; ``listener`` is the process that made its socket, if that is known.
+    """A daemon that answered; ``listener`` is the process that created its socket, if known.
 
-    Under systemd that is systemd itself.
+    Under systemd, the listener is systemd itself.
     """
 
     hello: Hello
@@ -40,17 +40,17 @@ class Running(NamedTuple):
 
     @property
     def pid(self) -> int:
-        """Return the daemon's process."""
+        """Return the daemon's process ID."""
         return self.hello.pid
 
     @property
     def activated(self) -> bool:
-        """Return whether it was given its socket by somebody else."""
+        """Return whether another process created its socket."""
         return self.listener not in (None, self.pid)
 
 
 class Silent(LimitExceeded):
-    """Somebody listens and does not answer; ``pid`` is the daemon's, if that is known."""
+    """A process listens and does not answer; ``pid`` is the daemon's, if that is known."""
 
     def __init__(self, pid: int | None) -> None:
         who = "fleetd" if pid is None else f"fleetd (pid {pid})"
@@ -63,10 +63,10 @@ class Silent(LimitExceeded):
 
 
 def look(path: Path) -> Running | None:
-    """Return the daemon that serves a socket; None when nobody does.
+    """Return the daemon that serves a socket; None when none does.
 
-    A service manager that listens starts the daemon by this. Raises Denied for a foreign one,
-    Silent for one that does not answer.
+    If a service manager listens, this starts the daemon. Raises Denied for a foreign one, Silent
+    for one that does not answer.
     """
     try:
         with Fleet(path, connect_s=LOOK_S) as client:
@@ -76,7 +76,7 @@ def look(path: Path) -> Running | None:
 
 
 def _introduced(client: Fleet, path: Path) -> Running:
-    """Return who answers; raises Silent when nobody does."""
+    """Return the daemon that answers; raises Silent when it does not."""
     try:
         hello = client.call(SystemHello(), reply_s=LOOK_S)
     except TooSlow as error:
@@ -85,7 +85,7 @@ def _introduced(client: Fleet, path: Path) -> Running:
 
 
 def _silent_pid(path: Path) -> int | None:
-    """Return the daemon's pid where it made the socket itself: another's must not be killed."""
+    """Return the daemon's pid if it created the socket: no other process may be killed."""
     listener = _listener(path)
     with suppress(FleetError):
         written = config_file.read(paths.lock_of_socket(path)).data or b""
@@ -94,20 +94,20 @@ def _silent_pid(path: Path) -> int | None:
 
 
 def _listener(path: Path) -> int | None:
-    """Return the process that made the socket, where the kernel says."""
+    """Return the process that created the socket, if the kernel reports it."""
     with closing(dial(path, time.monotonic() + LOOK_S)) as sock:
         return credentials(sock)[1]
 
 
 def end(path: Path) -> Running | None:
-    """Have the daemon end in order and wait for it; return what it was, None when there was none.
+    """End the daemon in an orderly way, wait for it and return it; None when there was none.
 
-    The signal goes to the process that the daemon itself names, and only if that made the socket.
-    Raises InvalidState where it did not, LimitExceeded when it does not end in time, Silent when
-    it does not answer.
+    The signal goes to the process that the daemon itself names, and only if it created the socket.
+    Raises InvalidState if it did not, LimitExceeded when it does not end in time, Silent when it
+    does not answer.
     """
     try:
-        # While this connection stands, the pid is the daemon's and nobody else's.
+        # While this connection is open, no other process can get the daemon's pid.
         with Fleet(path, connect_s=LOOK_S) as client:
             found = _introduced(client, path)
             if found.activated:
@@ -125,7 +125,7 @@ def end(path: Path) -> Running | None:
 
 
 def _handle(pid: int) -> int | None:
-    """Return a descriptor that tells of a process's end, where there is such a thing."""
+    """Return a descriptor that signals a process's end, where the platform has one."""
     opener = getattr(os, "pidfd_open", None)
     if opener is not None:
         with suppress(OSError):
@@ -165,22 +165,22 @@ START_PAUSE_S = 0.02
 LOG_BYTES = 4_000_000
 LAST_LINES = 5
 _LINE_BYTES = 2_000
-# What speaks to the process that got it, and to no child.
+# Variables that are meant for the process that received them, and not for its children.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS")
 
 
 def log_file() -> Path:
-    """Return where a plain daemon logs to."""
+    """Return the log file of a daemon without a service manager."""
     return paths.state_path() / "fleetd.log"
 
 
 def start(path: Path) -> Running:
     """Start fleetd, detached from this terminal, and wait until it answers.
 
-    Raises InvalidState when it ends before (``log`` holds its last lines), LimitExceeded when it
-    takes longer, Storage when its log cannot be written.
+    Raises InvalidState when it ends first (``log`` contains its last lines), LimitExceeded when it
+    takes too long, Storage when its log cannot be written.
     """
-    # Imported here: most that load this module need it never.
+    # Imported here: most users of this module never need it.
     import subprocess
 
     env = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
@@ -206,7 +206,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", path: Path, logged: in
     while time.monotonic() < deadline:
         status = process.poll()
         with suppress(Silent):  # it listens and does not answer yet
-            # Somebody else may have started one just before: that is as good.
+            # Another process may have started a daemon just before: that one will do.
             if found := look(path):
                 return found
         if status is not None:
@@ -229,7 +229,7 @@ def _open_log() -> int:
         with suppress(FileNotFoundError):
             if file.stat().st_size > LOG_BYTES:
                 file.replace(file.with_name(file.name + ".1"))
-        # A pipe is not waited for: opened like this, it is refused without a reader.
+        # Do not block on a pipe: opened like this, one without a reader is an error.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         log = os.open(file, flags | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -245,7 +245,7 @@ def _unwritable(file: Path, why: str | None) -> Storage:
 
 
 def last_lines(count: int, since: int = 0) -> list[str]:
-    """Return the last lines of the log, of those after ``since`` bytes; none without a log.
+    """Return the last lines of the log after ``since`` bytes; none without a log.
 
     Raises InvalidState when it cannot be read.
     """
@@ -263,5 +263,5 @@ def last_lines(count: int, since: int = 0) -> list[str]:
 
 
 def open_log() -> BinaryIO:
-    """Open the log for reading without waiting, as a pipe in its place would have one do."""
+    """Open the log for reading without blocking, even if a pipe is in its place."""
     return open(log_file(), "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))

@@ -1,7 +1,7 @@
-"""Service specification: what of this installation and this shell goes into a service.
+"""Service specification: the parts of this installation and this shell that go into a service.
 
-A service is started without the shell's variables: those that say where things lie go along by
-name, or the service would serve other files than the ones that this shell's commands mean.
+A service starts without the shell's variables. So the variables that locate files are passed on by
+name. Otherwise the service would serve other files than the commands of this shell use.
 """
 
 import os
@@ -18,7 +18,7 @@ from ..integrations.installation import run_program, this_interpreter
 if TYPE_CHECKING:
     from fleetd.config import Config
 
-# What moves files or directories of fleetd's; the store's name may hold a password, and stays out.
+# Variables that move fleetd's files. The store's name may contain a password, so it is left out.
 STORE = "FLEET_DATABASE_URL"
 PLACES = ("FLEET_DB_PATH", "FLIGHTLINE_DIR", "FLEET_CONFIG", "FLEET_SOCKET")
 XDG = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")
@@ -27,10 +27,10 @@ _TRY_S = 30
 
 
 class ServiceSpec(NamedTuple):
-    """What a service needs to know; ``socket`` is None where it is the platform's own.
+    """What a service needs to know; ``socket`` is None for the platform's default.
 
-    ``networked`` says that its store is reached over the network. ``unheard`` names FLEET_*
-    variables of this shell that do not go along.
+    ``networked`` means that its store is reached over the network. ``unheard`` names FLEET_*
+    variables of this shell that are not passed on.
     """
 
     command: tuple[str, ...]
@@ -42,9 +42,9 @@ class ServiceSpec(NamedTuple):
 
 
 def this_spec() -> ServiceSpec:
-    """Return what a service of this installation is made of; raises InvalidState.
+    """Return the parts of a service of this installation; raises InvalidState.
 
-    That is refused when the settings cannot stand, or the interpreter cannot run fleetd.
+    That happens when the settings are invalid, or when the interpreter cannot run fleetd.
     """
     config = _settings()
     words = command()
@@ -66,11 +66,11 @@ def this_spec() -> ServiceSpec:
 
 
 def _settings() -> "Config":
-    """Return the settings as a service will have them too; raises InvalidState for others.
+    """Return the settings that a service will also have; raises InvalidState if they differ.
 
-    A service that did not know of the store that this shell's commands mean would begin another.
+    A service that did not know the store of this shell's commands would create another one.
     """
-    # Imported here: who only asks what runs needs no settings.
+    # Imported here: commands that only ask what runs need no settings.
     from fleetd.config import ConfigError, load
 
     try:
@@ -107,15 +107,15 @@ def networked(store: str) -> bool:
 
 
 def command() -> tuple[str, ...]:
-    """Return the words that run fleetd; modules of the directory where it starts are ignored.
+    """Return the command that runs fleetd; modules in its working directory are ignored.
 
-    The interpreter itself is named: a script could be a shim that looks for it every time.
+    It names the interpreter itself: a script could be a shim that searches for it every time.
     """
     return (this_interpreter("service"), "-P", "-m", "fleetd")
 
 
 def places() -> dict[str, str]:
-    """Return this shell's variables that move files, with whole paths: fleetd begins elsewhere."""
+    """Return this shell's variables that move files, as absolute paths: fleetd starts elsewhere."""
     found = {}
     for name in (*PLACES, *XDG):
         value = os.environ.get(name)
@@ -127,14 +127,14 @@ def places() -> dict[str, str]:
 
 
 def _path() -> str:
-    """Return the directories where programs are looked for: the usual ones, and git's."""
+    """Return the search path for programs: the usual directories, and that of git."""
     git = shutil.which("git")
     where = os.path.dirname(os.path.abspath(git)) if git else ""  # noqa: PTH100, PTH120
     return ":".join([*([where] if where and where not in USUAL_PATH else []), *USUAL_PATH])
 
 
 def _python_path(interpreter: str) -> dict[str, str]:
-    """Return what the interpreter must be told to find fleetd; mostly nothing."""
+    """Return the variables with which the interpreter finds fleetd; mostly none."""
     bare = {"HOME": str(Path.home()), "PATH": _path()}
     wanted: list[dict[str, str]] = [{}]
     if given := os.environ.get("PYTHONPATH"):
@@ -154,7 +154,7 @@ def _python_path(interpreter: str) -> dict[str, str]:
 
 
 def _unnested(directories: list[Path]) -> tuple[Path, ...]:
-    """Return the directories without those that lie in another one."""
+    """Return the directories without those inside another one."""
     kept = dict.fromkeys(directories)
     return tuple(
         each

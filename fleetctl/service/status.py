@@ -1,4 +1,4 @@
-"""Service status: who runs fleetd, whether it answers, what is amiss."""
+"""Service status: what runs fleetd, whether it answers, and what is wrong."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ ENDS_AT_LOGOUT = "fleetd ends when you log out; to keep it: fleetctl daemon inst
 
 
 class ServiceStatus(NamedTuple):
-    """What ``fleetctl daemon status`` tells; ``service`` is None where no manager is there.
+    """What ``fleetctl daemon status`` reports; ``service`` is None without a service manager.
 
-    ``silent`` means that somebody listens and did not answer: it is not known to run.
+    ``silent`` means that a process listens but did not answer: whether fleetd runs is unknown.
     """
 
     running: bool
@@ -37,12 +37,12 @@ class ServiceStatus(NamedTuple):
     warnings: list[str]
 
     def told(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return everything as plain data."""
         return {**self._asdict(), "service": self.service and self.service._asdict()}
 
 
 def service_status() -> ServiceStatus:
-    """Look, without starting anything."""
+    """Return the status, without starting anything."""
     manager = service()
     seen = manager.state() if manager else None
     path = paths.socket_path()
@@ -76,7 +76,7 @@ def service_status() -> ServiceStatus:
 
 
 def to_warn_of(found: Sequence[Finding]) -> list[str]:
-    """Return what is no fault and yet worth a warning."""
+    """Return what is not a fault but worth a warning."""
     return [f"Lingering is {each.detail}" for each in found if each.detail.startswith("off: ")]
 
 
@@ -91,7 +91,7 @@ def _answer(path: Path) -> tuple[process.Running | None, FleetError | None]:
 
 
 def _store_away(path: Path) -> str:
-    """Return what is said of a store that cannot be reached; nothing of one that can."""
+    """Return a warning for a store that cannot be reached, else an empty text."""
     try:
         with Fleet(path, restart_s=0.0) as client:
             store = client.call(SystemStatus(), reply_s=LOOK_S).store
@@ -101,7 +101,7 @@ def _store_away(path: Path) -> str:
 
 
 def of_this_machine() -> list[Finding]:
-    """Return what ``fleetctl doctor`` says about the service; nothing where none is installed."""
+    """Return what ``fleetctl doctor`` reports about the service; empty if none is installed."""
     manager = service()
     if manager is None or not manager.installed():
         return []
@@ -118,7 +118,7 @@ def findings(manager: Service, seen: ServiceState) -> Iterator[Finding]:
         told = "it does not start by itself; run: fleetctl daemon install"
         yield Finding(check="autostart", ok=False, subject=manager.KIND, detail=told)
     if seen.lingering is not None:
-        # Off is no fault: at a desk the agents end at logout as well.
+        # Off is not a fault: on a desktop the agents end at logout, too.
         told = "on" if seen.lingering else f"off: {ENDS_AT_LOGOUT}"
         yield Finding(
             check="lingering",
@@ -130,7 +130,7 @@ def findings(manager: Service, seen: ServiceState) -> Iterator[Finding]:
 
 
 def _matters(change: UnitFile) -> bool:
-    """Return whether more would change than where programs are looked for, as shells differ in."""
+    """Return whether more than the PATH would change, which differs between shells."""
     told = [
         line
         for line in change.diff()
@@ -140,7 +140,7 @@ def _matters(change: UnitFile) -> bool:
 
 
 def _files(manager: Service) -> tuple[bool, str]:
-    """Return whether the files are what would be installed now, and what to say of them."""
+    """Return whether the files are what would be installed now, and a text about them."""
     if (program := manager.program()) and not os.access(program, os.X_OK):
         return False, f"{program}, which it starts, is not there; run: fleetctl daemon install"
     try:

@@ -1,6 +1,6 @@
-"""systemd: the user units of fleetd, written for one installation, started and stopped.
+"""systemd: write, start and stop the user units of fleetd for one installation.
 
-Without a manager that runs (a container, a login over ssh that made no session) everything but
+Without a running manager (a container, a login over ssh that created no session) everything but
 starting works: systemd reads the same files and links at the next login.
 """
 
@@ -47,18 +47,18 @@ def rendered(spec: ServiceSpec) -> dict[str, str]:
 
 
 def drop_in() -> str:
-    """Return the text of what a service adds whose store is reached over the network."""
+    """Return the text of the drop-in for a service whose store is on the network."""
     return with_digest_line(source(SYNCED, "[Service]"), "# ")
 
 
 def source(name: str, begin: str = "[Unit]") -> str:
-    """Return the text of a unit from its first section on; the rest is about the source."""
+    """Return the text of a unit from its first section on; the text before is about the source."""
     text = (_UNITS / name).read_text("utf-8")
     return text[text.index(begin) :]
 
 
 def replaced(text: str, settings: dict[str, list[str]]) -> str:
-    """Return a unit's text in which each setting has other values, where its first one stood."""
+    """Return a unit's text with other values for each setting, in the place of its first one."""
     lines, left = [], dict(settings)
     for line in text.splitlines():
         key = line.partition("=")[0]
@@ -72,12 +72,12 @@ def replaced(text: str, settings: dict[str, list[str]]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text in which systemd finds nothing to fill in."""
+    """Return a text in which systemd expands no specifier."""
     return text.replace("%", "%%")
 
 
 def word(text: str) -> str:
-    """Return a text as one word, with nothing in it to fill in."""
+    """Return a text as one word, in which systemd expands no specifier."""
     return _quoted(_literal(text), literal=False)
 
 
@@ -89,7 +89,7 @@ def _quoted(text: str, *, literal: bool) -> str:
 
 
 def argument(text: str) -> str:
-    """Return a text as one word of a command line, in which no variable is filled in."""
+    """Return a text as one word of a command line, in which no variable is expanded."""
     return word(text.replace("$", "$$"))
 
 
@@ -123,7 +123,7 @@ def waiting() -> str:
 
 
 def program() -> str:
-    """Return the program that the installed unit starts; empty where that is not clear."""
+    """Return the program that the installed unit starts; empty if it is unclear."""
     try:
         unit = config_file.read(directory() / SERVICE).data or b""
         lines = unit.decode(errors="replace").splitlines()
@@ -134,7 +134,7 @@ def program() -> str:
 
 
 def directory() -> Path:
-    """Return where the user's own units lie."""
+    """Return the directory of the user's own units."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".config") / "systemd/user"
 
@@ -146,43 +146,43 @@ def plan_install(spec: ServiceSpec) -> list[UnitFile]:
 
 
 def plan_uninstall() -> list[UnitFile]:
-    """Return what uninstalling would remove. Drop-ins of the user's own stay."""
+    """Return what uninstalling would remove; the user's own drop-ins stay."""
     units = [plan_unit_file(directory() / name, None) for name in (SERVICE, SOCKET)]
     return [*units, *_networked(None)]
 
 
 def _networked(text: str | None) -> list[UnitFile]:
-    """Return what becomes of the drop-in that lets the service use the network, if anything."""
+    """Return the change, if any, of the drop-in that lets the service use the network."""
     path = directory() / f"{SERVICE}.d" / SYNCED
     return [plan_unit_file(path, text)] if text is not None or path.exists() else []
 
 
 def installed() -> bool:
-    """Return whether there are units of ours."""
+    """Return whether units of ours exist."""
     return (directory() / SERVICE).exists()
 
 
 def summary(changes: list[UnitFile]) -> list[str]:
-    """Return what of new units concerns this installation only."""
+    """Return the lines of new units that are specific to this installation."""
     told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
     lines = [line for each in changes for line in (each.after or b"").decode().splitlines()]
     return [line for line in lines if line.startswith(told)]
 
 
 def stop_before_change() -> None:
-    """Stop what runs of the units before they are changed: a socket stays with its path."""
+    """Stop the running units before they are changed: an open socket keeps its path."""
     if runs():
         manager.run(*_USER, "stop", SOCKET, SERVICE)
 
 
 def enable() -> None:
-    """Have the socket made now, if the manager runs, and at every login."""
+    """Create the socket at every login and, if the manager runs, now."""
     if runs():
         manager.run_checked(*_USER, "daemon-reload")
         manager.run_checked(*_USER, "enable", SOCKET)
         start_listening()
         return
-    # What "systemctl --user enable" does, which needs the manager for it.
+    # Do what "systemctl --user enable" does: that command needs the manager.
     folder, name = _WANTS[0]
     link = directory() / folder / name
     try:
@@ -194,7 +194,7 @@ def enable() -> None:
 
 
 def start_listening() -> None:
-    """Start the socket; also one that was given up after too many failures."""
+    """Start the socket, even one that systemd gave up after too many failures."""
     manager.run(*_USER, "reset-failed", SOCKET, SERVICE)
     manager.run_checked(*_USER, "start", SOCKET)
 
@@ -212,7 +212,7 @@ def disable() -> None:
 
 
 def forget() -> None:
-    """Have the manager notice that the files are gone."""
+    """Make the manager notice that the files are gone."""
     with suppress(OSError):
         (directory() / f"{SERVICE}.d").rmdir()  # unless something of the user's is in it
     if runs():
@@ -232,13 +232,13 @@ def stop() -> None:
 
 
 def restart() -> None:
-    """Start the service anew; its clients wait at the socket meanwhile."""
+    """Restart the service; its clients wait at the socket meanwhile."""
     start_listening()
     manager.run_checked(*_USER, "restart", SERVICE)
 
 
 def state() -> ServiceState:
-    """Return how the units stand."""
+    """Return the state of the units."""
     running = runs()
     units = [directory() / name for name in (SERVICE, SOCKET)]
     service, socket = (
@@ -260,7 +260,7 @@ def state() -> ServiceState:
 
 
 def condition(seen: Mapping[str, str]) -> str:
-    """Return what systemd says of a unit, in a few words."""
+    """Return what systemd reports about a unit, in a few words."""
     if not seen:
         return ""
     told = f"{seen.get('ActiveState', 'unknown')} ({seen.get('SubState', 'unknown')})"
@@ -274,14 +274,14 @@ def condition(seen: Mapping[str, str]) -> str:
 def log_command() -> list[str]:
     """Return the command that shows the log.
 
-    By the unit and not with ``--user``: where the journal is kept in memory only, there are no
-    journals of single users.
+    It selects by unit and not with ``--user``: a journal that is kept only in memory has no parts
+    for single users.
     """
     return ["journalctl", "--quiet", f"--user-unit={SERVICE}"]
 
 
 def lingering() -> bool | None:
-    """Return whether the user's services outlive the last logout; None where nobody knows."""
+    """Return whether the user's services outlive the last logout; None if unknown."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -295,5 +295,5 @@ def lingering() -> bool | None:
 
 
 def linger() -> None:
-    """Have the user's services outlive logouts; raises InvalidState where that is not allowed."""
+    """Let the user's services outlive logouts; raises InvalidState where that is not allowed."""
     manager.run_checked("loginctl", "enable-linger")

@@ -1,6 +1,6 @@
-"""A systemd user unit that runs a command of fleetctl: written, started, removed.
+"""A systemd user unit that runs a command of fleetctl: write, start and remove it.
 
-It is off until somebody installs it. There is no such unit for launchd.
+It is off until a user installs it. launchd has no such unit.
 """
 
 import sys
@@ -24,10 +24,10 @@ _SHOWN = "ActiveState,SubState,Result,NRestarts"
 
 
 class UserUnit(NamedTuple):
-    """A unit by its name, and the words for it.
+    """A unit by its name, and the texts about it.
 
-    ``group`` is the command that installs it, ``title`` what people call what runs in it.
-    ``by_hand`` is the command that does the same without a service, ``on`` and ``missing`` are the
+    ``group`` is the command that installs it, ``title`` is the name of its program for people.
+    ``by_hand`` is the command that does the same without a service. ``on`` and ``missing`` are the
     sentences for a unit that runs and one that is not installed.
     """
 
@@ -40,12 +40,12 @@ class UserUnit(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Return where the unit lies."""
+        """Return the path of the unit."""
         return systemd.directory() / self.name
 
     @property
     def link(self) -> Path:
-        """Return the link that starts it at a login."""
+        """Return the link that starts it at login."""
         return systemd.directory() / "default.target.wants" / self.name
 
     def rendered(
@@ -70,7 +70,7 @@ class UserUnit(NamedTuple):
         return with_digest_line(text, "# ", by=self.group)
 
     def state(self, *more_files: Path) -> ServiceState:
-        """Return how the unit stands."""
+        """Return the state of the unit."""
         here = systemd.is_here()
         words = (*_USER, "show", self.name, f"--property={_SHOWN}")
         seen = manager.properties(*words) if here else {}
@@ -102,9 +102,9 @@ class UserUnit(NamedTuple):
         ends: Iterable[str] = (),
         write: Callable[[], list[Path]] = list,
     ) -> InstallReport:
-        """Write the unit and start it, after showing it between the lines given and asking.
+        """Show the unit between the given lines, ask, then write and start it.
 
-        ``write`` writes what else belongs to it, and returns the files. Raises Cancelled and
+        ``write`` writes the other files of the unit and returns them. Raises Cancelled and
         InvalidParams from the question, InvalidState and Storage.
         """
         unit = plan_unit_file(self.path, text)
@@ -159,7 +159,7 @@ class UserUnit(NamedTuple):
             self.link.parent.rmdir()
 
     def forget(self) -> None:
-        """Have the manager notice that the file is gone."""
+        """Make the manager notice that the file is gone."""
         if systemd.runs():
             manager.run(*_USER, "daemon-reload")
             manager.run(*_USER, "reset-failed", self.name)
@@ -173,7 +173,7 @@ def _shown(unit: UnitFile, *, whole: bool) -> Iterator[str]:
 
 
 class UnitRemoval:
-    """What goes with a unit; a subclass adds what else belongs to it."""
+    """What is removed with a unit; a subclass adds what else belongs to it."""
 
     def __init__(self, unit: UserUnit) -> None:
         planned = plan_unit_file(unit.path, None)
@@ -185,7 +185,7 @@ class UnitRemoval:
         return bool(self.shown())
 
     def shown(self) -> list[str]:
-        """Return the files that go."""
+        """Return the files that are removed."""
         return [str(each.path) for each in self._planned]
 
     def carry_out(self) -> list[str]:
@@ -204,7 +204,7 @@ class UnitRemoval:
 
 
 def uninstall(args: Namespace, unit: UserUnit, removal: UnitRemoval) -> InstallReport:
-    """Stop the unit, and remove what goes with it; raises Cancelled from the question."""
+    """Stop the unit and remove its files; raises Cancelled from the question."""
     told = {"files": removal.shown(), "changed": bool(removal) and not args.dry_run}
     report = InstallReport([], told)
     if not removal:

@@ -38,7 +38,7 @@ def rendered(spec: ServiceSpec, place: Place) -> str:
 
 
 def state() -> ServiceState:
-    """Return how the unit stands."""
+    """Return the state of the unit."""
     return UNIT.state()
 
 
@@ -57,8 +57,8 @@ def install(args: Namespace, place: Place) -> InstallReport:
 
 
 def _started() -> str:
-    """Wait for the server, so that the next fleetctl web finds it, and return how that went."""
-    # Imported here: uninstalling needs none of it.
+    """Wait for the server, so that the next fleetctl web finds it, and return the outcome."""
+    # Imported here: uninstalling does not need them.
     from ..client.retry import default_socket
     from ..web import running
 
@@ -74,7 +74,7 @@ def _started() -> str:
 
 
 class WebRemoval(UnitRemoval):
-    """What goes with the web server: its unit."""
+    """What is removed with the web server: its unit."""
 
     def __init__(self) -> None:
         super().__init__(UNIT)

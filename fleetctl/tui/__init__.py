@@ -1,5 +1,5 @@
-"""The live view of ``fleetctl watch``; nothing of it is imported by any other command.
+"""The live view of ``fleetctl watch``; no other command imports it.
 
-What the daemon told is kept by ``state``, chosen by ``visible``, told as lines by ``rows``, put
-into panes by ``layout`` and drawn by ``widgets`` on ``screens``; ``poller`` fetches it.
+``poller`` fetches data from the daemon, and ``state`` keeps it. ``visible`` selects what to show,
+``rows`` formats lines, ``layout`` arranges panes, and ``widgets`` draws them on ``screens``.
 """

@@ -1,4 +1,4 @@
-"""The app of ``fleetctl watch``: joins the poller, the state and the screens."""
+"""The app of ``fleetctl watch``: connects the poller, the state and the screens."""
 
 import asyncio
 import signal
@@ -18,13 +18,13 @@ from .state import UpdateQueue, WatchState
 from .visible import View
 from .widgets import Pane
 
-# However much happens, the screen is drawn anew no more often: a slow line has to carry it.
+# The screen is redrawn no more often than this, for the sake of slow connections.
 FRAME_S = 0.2
 TICK_S = 1.0
 
 
 class WatchApp(App[None]):
-    """The fleet at a glance, as it is now."""
+    """The current state of the fleet at a glance."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,7 +38,7 @@ class WatchApp(App[None]):
         ("f", "only"),
         ("space", "pause"),
     ]
-    # The person's own colours, and nothing that moves by itself.
+    # The user's own colours, and no animations.
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
     TextLines { background: ansi_default; color: ansi_default; }
@@ -54,7 +54,7 @@ class WatchApp(App[None]):
         self._drawn_soon = False
 
     def on_mount(self) -> None:
-        """Begin; whoever closes the terminal, or ends the process, has it end in good order."""
+        """Start; a closed terminal or a signal to end makes the app exit in an orderly way."""
         self._set_clocks()
         self.push_screen(self.board)
         self.set_interval(TICK_S, self.renew)
@@ -64,11 +64,11 @@ class WatchApp(App[None]):
         self.poller.start()
 
     def on_unmount(self) -> None:
-        """Let the threads end too."""
+        """Stop the poller's threads, too."""
         self.poller.stop()
 
     def _draw_soon(self) -> None:
-        """Take what came, a moment later and with all that comes meanwhile."""
+        """Schedule a redraw, which takes everything that arrives until then."""
         if not self._drawn_soon:
             self._drawn_soon = True
             self.set_timer(FRAME_S, self._take)
@@ -80,11 +80,11 @@ class WatchApp(App[None]):
         self.renew()
 
     def _fail(self, error: BaseException) -> None:
-        """Leave: a view that is no longer fed would lie."""
+        """Exit: a view without updates would show wrong data."""
         raise error
 
     def renew(self) -> None:
-        """Show what is known, at this moment; at the end a tick may find the panes gone."""
+        """Show the current state; a last tick may come when the panes are already gone."""
         if not (self.is_running and self.board.is_mounted):
             return
         if not self.view.paused:
@@ -98,7 +98,7 @@ class WatchApp(App[None]):
         self.view.now_ms, self.view.tick_ms = round(time.time() * 1000), _tick()
 
     def _choose(self) -> None:
-        """Keep to the mission that was chosen while it is there, else the first."""
+        """Keep the chosen mission while it exists, else choose the first."""
         known = [seen.id for seen in visible.missions(self.state, self.view)]
         if self.view.mission_id not in known:
             self.view.mission_id = known[0] if known else None
@@ -111,7 +111,7 @@ class WatchApp(App[None]):
             self.renew()
 
     def on_pane_opened(self, message: Pane.Opened) -> None:
-        """Open what the cursor is on."""
+        """Open the row under the cursor."""
         row = message.row
         if message.pane.id == "checkpoints":
             self._ask(details.a_checkpoint(row.key))
@@ -120,7 +120,7 @@ class WatchApp(App[None]):
             self.push_screen(Page(*told))
 
     def _ask(self, question: details.Question) -> None:
-        """Open a page that the daemon has to be asked for; the screen goes on meanwhile."""
+        """Open a page that needs an answer from the daemon, without blocking the screen."""
         page = Page(question.title, "…")
         self.push_screen(page)
 
@@ -131,18 +131,18 @@ class WatchApp(App[None]):
         def ask() -> None:
             self.call_later(fill, question.answer())
 
-        # Not a worker of Textual's: its thread would be waited for when the app is left.
+        # Not a Textual worker: the app would wait for its thread on exit.
         Thread(target=ask, daemon=True).start()
 
     @property
     def _here(self) -> tuple[str, Row | None]:
-        """The name of the pane that has the keys, and the row there."""
+        """The name of the focused pane, and its current row."""
         if isinstance(self.screen, Board | Checkpoints):
             return str(self.screen.here.id), self.screen.here.row
         return "", None
 
     def action_help(self) -> None:
-        """Tell the keys and the signs."""
+        """Show the help for keys and signs."""
         if not isinstance(self.screen, Page):
             self.push_screen(Page("Help", screens.HELP))
 
@@ -152,7 +152,7 @@ class WatchApp(App[None]):
             self.push_screen(Checkpoints(self.state, self.view))
 
     def action_prompt(self) -> None:
-        """Open a recovery prompt: of an agent, from a checkpoint, or of the chosen mission."""
+        """Open a briefing: of an agent, from a checkpoint, or of the chosen mission."""
         name, row = self._here
         if name == "checkpoints" and row:
             self._ask(details.a_prompt(row.key, checkpoint_id=row.key))
@@ -164,7 +164,7 @@ class WatchApp(App[None]):
             self._ask(details.a_prompt(title, mission_id=self.view.mission_id))
 
     def action_diff(self) -> None:
-        """Open what differs: between two checkpoints, or the newest one and now."""
+        """Open the difference between two checkpoints, or between the newest one and now."""
         name, row = self._here
         if name == "checkpoints" and row:
             self._open_difference(row.key)
@@ -207,7 +207,7 @@ class WatchApp(App[None]):
             self.renew()
 
     def action_pause(self) -> None:
-        """Hold the screen still, or go on."""
+        """Freeze the screen, or continue."""
         if isinstance(self.screen, Board):
             self.view.paused = not self.view.paused
             self._take()

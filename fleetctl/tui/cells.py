@@ -1,7 +1,7 @@
 """Text in the cells of a terminal: widths, cutting, short durations, the sign of every status.
 
-A terminal, the library that draws and a person's font must agree on how wide a text is. What they
-are known to disagree on (joined emoji, flags, tints of skin) is shown by its simpler parts.
+A terminal, the drawing library and a user's font must agree on how wide a text is. Known
+disagreements (joined emoji, flags, skin tones) are shown by their simpler parts.
 """
 
 import re
@@ -12,18 +12,18 @@ from rich.cells import cell_len
 
 from ..output import console
 
-# A text and the name of its style; a line is what stands side by side.
+# A span is a text and the name of its style; a line is a row of spans.
 Span = tuple[str, str]
 Line = list[Span]
 
 ELLIPSIS = "…"
-# Flags are pairs of letters; by themselves everybody shows those as letters.
+# Flags are pairs of regional letters; plain letters have the same width everywhere.
 _SIMPLER: dict[int, str | None] = {0x1F1E6 + n: chr(0x41 + n) for n in range(26)}
 _SIMPLER |= dict.fromkeys(range(0x1F3FB, 0x1F400))
 
 
 def shown(text: object) -> str:
-    """Return text fit for one line: nothing in it moves a cursor or has a width in dispute."""
+    """Return text fit for one line: without cursor movements and characters of unclear width."""
     simple = console.clean(str(text)).translate(_SIMPLER)
     if simple.isascii():
         return simple
@@ -43,14 +43,14 @@ def cut(text: str, columns: int) -> str:
 
 
 def cut_front(text: str, columns: int) -> str:
-    """Return the end of a text that fits, as of a path whose end tells most."""
+    """Return the end of a text that fits, for example of a path."""
     if width(text) <= columns:
         return text
     return ELLIPSIS + _beginning(text[::-1], columns - 1)[::-1] if columns > 0 else ""
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """Return text that takes exactly so many columns; ``right`` puts it to the right."""
+    """Return text that takes exactly so many columns; ``right`` aligns it to the right."""
     text = cut(text, columns)
     room = " " * (columns - width(text))
     return room + text if right else text + room
@@ -79,7 +79,7 @@ def plain(line: Iterable[Span]) -> str:
 def wrapped(text: str, columns: int) -> list[str]:
     """Return a text as lines that fit, broken between words where there are any.
 
-    What goes on on the next line begins below the text, or below what stands behind two spaces.
+    Continuation lines are indented to the text, or to the part after two spaces.
     """
     text = text.rstrip()
     if width(text) <= columns:
@@ -99,7 +99,7 @@ def wrapped(text: str, columns: int) -> list[str]:
 
 
 def _text_begins(text: str) -> int:
-    """Return the column of the last thing that stands behind two spaces or a bullet."""
+    """Return the column where the text after a bullet or two spaces begins."""
     found = re.match(r"\s*(?:[-+~] |\S+(?: \S+)*?\s{2,})?", text)
     return width(found[0]) if found else 0
 
@@ -113,13 +113,13 @@ def _beginning(text: str, columns: int) -> str:
     return text
 
 
-# Lengths of time are shorter here than those of ``times``, and change as seldom as they can: every
-# change is sent to the terminal, maybe over a slow line.
+# Durations are shorter here than in ``times``, and change as rarely as possible: every change is
+# sent to the terminal, maybe over a slow connection.
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
 
 def span(ms: int) -> str:
-    """Return a length of time in one unit: ``20 s``, ``4 min``, ``2 h``, ``3 d``."""
+    """Return a duration in one unit: ``20 s``, ``4 min``, ``2 h``, ``3 d``."""
     seconds = max(ms, 0) // 1000
     if seconds < MINUTE:
         return f"{seconds // 10 * 10} s" if seconds >= 10 else "now"
@@ -131,7 +131,7 @@ def span(ms: int) -> str:
 
 
 def silence(ms: int, *, silent: bool = True) -> str:
-    """Return how long nothing was heard: ``active now``, ``silent 4 min``, ``4 min ago``."""
+    """Return the time without activity: ``active now``, ``silent 4 min``, ``4 min ago``."""
     told = span(ms)
     if told == "now":
         return "active now"
@@ -152,11 +152,11 @@ def left(ms: int) -> str:
 
 
 def seconds(ms: int) -> str:
-    """Return a length of time to the second while that matters."""
+    """Return a duration in seconds below a minute, else in a larger unit."""
     return f"{max(ms, 0) // 1000} s" if ms < MINUTE * 1000 else span(ms)
 
 
-# No colour says what a sign does not say.
+# Signs carry the whole meaning, so that colours add no information.
 _SIGNS = {
     "waits": ("▲", "warn"),
     "in_progress": ("●", "good"),
@@ -192,14 +192,14 @@ def style_of(status: str) -> str:
 
 
 def mark(status: str) -> Line:
-    """Return the sign of a status in its style, with room behind it."""
+    """Return the sign of a status in its style, with a space after it."""
     return [(sign_of(status) + " ", style_of(status))]
 
 
 def bar(percent: int, columns: int, style: str) -> Line:
-    """Return a bar of progress; it can be read without colours too."""
+    """Return a progress bar, which is readable without colours, too."""
     full = max(0, min(columns, (percent * columns + 50) // 100))
-    # Begun shows, and only what is done is full.
+    # Any progress shows at least one cell, and only 100% fills the bar.
     full = max(full, 1) if percent > 0 else full
     full = min(full, columns - 1) if percent < 100 else full
     return [("━" * full, style), ("─" * (columns - full), "dim")]

@@ -1,7 +1,7 @@
-"""Detail pages: what they ask the daemon, and what they say.
+"""Detail pages: what they ask the daemon, and what they show.
 
-A checkpoint and a difference read as ``fleetctl checkpoint show`` and ``diff`` print them: it is
-the same code that tells them.
+A checkpoint and a difference read as ``fleetctl checkpoint show`` and ``diff`` print them: the same
+code formats them.
 """
 
 import re
@@ -40,7 +40,7 @@ def _section(title: str, text: str | None) -> Iterator[str]:
 
 
 def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
-    """Return what is known of a mission."""
+    """Return what is known about a mission."""
     record = seen.record or {}
     fields = [
         ("Mission", seen.id),
@@ -84,7 +84,7 @@ def _when(timestamp: str | None, view: View) -> str | None:
 
 
 def sortie(record: Any, _state: WatchState, view: View) -> str:
-    """Return what is known of a sortie."""
+    """Return what is known about a sortie."""
     told = [
         record.title,
         "",
@@ -107,7 +107,7 @@ def sortie(record: Any, _state: WatchState, view: View) -> str:
 
 
 def agent(record: Any, state: WatchState, view: View) -> str:
-    """Return what is known of an agent, and what it declared about itself."""
+    """Return what is known about an agent, and what it declared about itself."""
     told = [
         *_fields(
             ("Agent", record.id),
@@ -156,7 +156,7 @@ def _running(told: Any, view: View) -> list[str]:
 
 
 def lock(record: Any, state: WatchState, view: View) -> str:
-    """Return what is known of a lock."""
+    """Return what is known about a lock."""
     return "\n".join(
         _fields(
             ("File", console.path(record.file or "")),
@@ -173,7 +173,7 @@ def lock(record: Any, state: WatchState, view: View) -> str:
 
 
 def message(record: Any, _state: WatchState, view: View) -> str:
-    """Return a message and how far it has come; whose it is has not read it by this."""
+    """Return a message and the state of its deliveries; it does not count as read by this."""
     fields = [
         ("From", record.sender),
         ("To", record.to),
@@ -210,7 +210,7 @@ _STATES = {
 
 
 def waiting(state: WatchState, view: View) -> str:
-    """Return what waits for recovery, and how a person goes on."""
+    """Return what waits for recovery, and how a user continues it."""
     passed = max(0, view.tick_ms - state.status_at)
     told = []
     for each in visible.candidates(state):
@@ -224,7 +224,7 @@ def waiting(state: WatchState, view: View) -> str:
         told += [f"  newest checkpoint: {point or 'none'}"]
         if point:
             for command in console.resume_commands(each):
-                # Each on a line of its own: there is more room for it, and it is easier to copy.
+                # Each on its own line: there is more room, and it is easier to copy.
                 told += ["  To see what it would do:", f"  {command} --dry-run"]
                 told += ["  To restore the work:", f"  {command}"]
     for each in visible.under_way(state):
@@ -245,20 +245,20 @@ _PAGES: dict[str, tuple[str, Callable[[Any, WatchState, View], str]]] = {
 
 
 def known(name: str, record: Any, state: WatchState, view: View) -> tuple[str, str]:
-    """Return title and text of a page for which nobody has to be asked."""
+    """Return title and text of a page that needs no answer from the daemon."""
     title, page = _PAGES[name]
     return title, page(record, state, view)
 
 
 class Question(NamedTuple):
-    """A page that the daemon is asked for: its title, the request, the text of the answer."""
+    """A page that needs an answer from the daemon: title, request, and text of the answer."""
 
     title: str
     request: Request[Any]
     text: Callable[[Any], str]
 
     def answer(self) -> Any:
-        """Return what the daemon answers, or the error that it, or its absence, is."""
+        """Return the daemon's answer, or the error that it or its absence causes."""
         try:
             with Fleet() as client:
                 return client.call(self.request)
@@ -266,7 +266,7 @@ class Question(NamedTuple):
             return error
 
     def page(self, answer: Any) -> str:
-        """Return the text of the page; an error is told like any command tells it."""
+        """Return the text of the page; an error reads as in any command."""
         if isinstance(answer, FleetError):
             hint = f"\nHint: {answer.hint}" if answer.hint else ""
             return f"Error: {answer.message}{hint}"
@@ -278,7 +278,7 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 def _printed(show: Callable[[Any], None], record: Any) -> str:
-    """Return what a command would print of a record, with its times as people say them."""
+    """Return what a command would print for a record, with times relative to now."""
     with redirect_stdout(StringIO()) as out:
         show(record)
     now_ms = console.now_ms()
@@ -293,7 +293,7 @@ def a_checkpoint(checkpoint_id: str) -> Question:
 
 
 def a_prompt(title: str, **named: str | None) -> Question:
-    """Return the question for a recovery prompt as an agent gets it."""
+    """Return the question for a briefing as an agent gets it."""
     request = RecoveryContextGet(**named)  # type: ignore[arg-type]
     return Question(
         f"Briefing of {title}", request, lambda answer: console.clean_block(answer.prompt)
@@ -301,7 +301,7 @@ def a_prompt(title: str, **named: str | None) -> Question:
 
 
 def a_difference(before: str, after: str | None) -> Question:
-    """Return the question for what differs between two checkpoints, or one and now."""
+    """Return the question for the difference between two checkpoints, or one and now."""
     request = CheckpointCompare(before=before, after=after)
     title = f"From {before} to {after or 'now'}"
     return Question(title, request, partial(_printed, show_difference))

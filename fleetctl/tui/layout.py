@@ -1,14 +1,14 @@
-"""Layout: where each pane stands on a screen of a given size."""
+"""Layout: the place of each pane on a screen of a given size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PANES = ("missions", "sorties", "agents", "locks", "mail", "checkpoints", "events")
-# Below this width two panes beside each other tell nothing any more.
+# Below this width, two panes side by side are too narrow to be useful.
 NARROW = 72
-# From this size on there is room for two columns of panes, and for the checkpoints.
+# From this size on, there is room for two columns of panes, and for the checkpoints.
 WIDE, HIGH = 140, 32
-# A pane that is empty says so: a title, a line and some air.
+# An empty pane needs a title, a line that reports it, and some space.
 LEAST = 3
 
 
@@ -30,7 +30,7 @@ def places(
     zoomed: bool = False,
     needs: Mapping[str, int] | None = None,
 ) -> dict[str, PaneArea]:
-    """Return the place of every pane that has one; ``needs`` says how many lines each would fill.
+    """Return the place of every shown pane; ``needs`` is how many lines each would fill.
 
     A pane that needs less than its share leaves the rest to those that need more.
     """
@@ -45,7 +45,7 @@ def places(
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
-    """Return a number divided by weights, without a remainder."""
+    """Return a number divided by weights; the parts add up to it."""
     whole, found, given = sum(weights), [], 0
     for n in range(len(weights)):
         upto = total * sum(weights[: n + 1]) // whole
@@ -55,7 +55,7 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def heights(total: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Return the heights of panes above each other; the last one takes what nobody needs."""
+    """Return the heights of stacked panes; the last one takes the unused lines."""
     given = [min(share, want) for share, want in zip(shares(total, weights), wanted, strict=True)]
     for n, want in enumerate(wanted):
         given[n] += min(want - given[n], total - sum(given))

@@ -1,7 +1,7 @@
-"""Poller: one thread hears events, one reads what they changed.
+"""Poller: one thread receives events, another reads what they changed.
 
-An event says that something changed; what it is now is read, a moment later and once for all that
-changed meanwhile. So a storm of events costs the daemon no more than a few readings a second.
+An event reports only that something changed. The poller reads the new state a moment later, once
+for all changes until then. So a burst of events costs the daemon only a few reads a second.
 """
 
 import threading
@@ -37,7 +37,7 @@ LIVING: tuple[AgentStatus, ...] = ("active", "waiting", "idle", "lost")
 
 
 def read(client: Fleet, part: Part, mission_id: str | None) -> Any:
-    """Return a part of the state; nothing of a mission that is not there any more."""
+    """Return a part of the state; an empty list for a mission that no longer exists."""
     try:
         return _read(client, part, mission_id)
     except NotFound:
@@ -59,7 +59,7 @@ def _read(client: Fleet, part: Part, mission_id: str | None) -> Any:
                 for agent in page.agents
             ]
         case "locks":
-            # Each with its file as it is called where this runs.
+            # Each with the name of its file as seen from this directory.
             page: Any = client.call(LockList(cwd=cwd_or_root()))
             return [
                 PlainRecord(each, file=page.paths.get(each.id, each.file)) for each in page.locks
@@ -77,14 +77,14 @@ def _read(client: Fleet, part: Part, mission_id: str | None) -> Any:
 
 
 RECONNECT_S = 0.5
-# At least so long between readings, and longer for a daemon that takes long to answer.
+# The least pause between reads; it is longer for a daemon that takes long to answer.
 PAUSE_S = 0.3
 PATIENCE, LONGEST_S = 4, 5.0
 UNTOLD_S = 15.0
 
 
 class Poller:
-    """Fills a queue until it is stopped; ``failed`` hears of a defect that ended a thread."""
+    """Fills a queue until it is stopped; ``failed`` receives an error that ended a thread."""
 
     def __init__(self, queue: UpdateQueue, failed: Callable[[BaseException], object]) -> None:
         self._queue = queue
@@ -98,23 +98,23 @@ class Poller:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Begin; the threads end with the process, whatever they wait for."""
+        """Start the threads; they end with the process, whatever they wait for."""
         for work in (self._hear, self._poll):
             threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
 
     def stop(self) -> None:
-        """Let the threads come to their end."""
+        """Tell the threads to end."""
         self._stopped.set()
         with self._changed:
             self._changed.notify_all()
 
     def look_at(self, mission_id: str | None) -> None:
-        """Read from now on the sorties and checkpoints of this mission."""
+        """Read the sorties and checkpoints of this mission from now on."""
         if mission_id != self._mission_id:
             self._mission_id = mission_id
             self._want(frozenset(("sorties", "checkpoints")), urgent=True)
 
-    # A view that stands still and does not say so would lie.
+    # A view that silently stopped would show wrong data.
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
@@ -123,7 +123,7 @@ class Poller:
                 self._failed(error)
 
     def _hear(self) -> None:
-        """Subscribe, and subscribe again when the daemon was away."""
+        """Subscribe, and subscribe again after the daemon was away."""
         while not self._stopped.is_set():
             try:
                 with Fleet() as client:
@@ -132,12 +132,12 @@ class Poller:
                 self._there = False
                 self._queue.away(_trouble(error))
                 if not isinstance(error, Unavailable):
-                    # It is there, and refuses: asking less often is kinder.
+                    # The daemon answers and refuses: retry less often.
                     self._stopped.wait(RECONNECT_S)
             self._stopped.wait(RECONNECT_S)
 
     def _follow(self, client: Fleet) -> None:
-        # From the end of the log, always: what was missed is read anew with all the rest.
+        # Always from the end of the log: missed events are read again with everything else.
         events = client.events(away_s=0)
         self._there, self._epoch = True, events.epoch
         self._queue.connected(self._epoch)
@@ -167,8 +167,8 @@ class Poller:
                 client = client or Fleet()
                 self._answer(client, parts)
             except FleetError as error:
-                # Of one that has gone who hears the events says so; one that hangs says nothing,
-                # and neither does one whose store is away.
+                # The event thread reports a daemon that is gone, but not one that hangs or whose
+                # store is away.
                 if not isinstance(error, Unavailable) or "away_ms" in error.values:
                     self._hung = True
                     self._queue.away(error.message)
@@ -191,7 +191,7 @@ class Poller:
             self._queue.answer(part, answer, mission_id)
 
     def _next(self) -> set[Part]:
-        """Wait until something is wanted, or may have changed without anybody saying so."""
+        """Wait until something is wanted, or may have changed without an event."""
         with self._changed:
             if not self._changed.wait_for(self._has_work, UNTOLD_S):
                 self._wanted |= SILENT_CHANGES
@@ -203,6 +203,6 @@ class Poller:
 
 
 def _trouble(error: FleetError) -> str:
-    """Return what is said of a daemon that cannot be reached; that it is not there goes without."""
+    """Return why the daemon cannot be reached; empty when it is simply not running."""
     absent = isinstance(error, ConnectionLost) or error.message.startswith(NOT_RUNNING)
     return "" if absent else error.message

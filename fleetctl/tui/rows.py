@@ -1,6 +1,6 @@
 """Rows: the lines of each pane.
 
-A ``Row`` is a line with the key of what it shows, so that a cursor stays with it wherever it goes.
+A ``Row`` is a line with the key of its record, so that a cursor stays on it when it moves.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +15,16 @@ from .state import WatchState, moment
 from .visible import MissionSeen, View
 
 NARROW, ROOMY = 60, 100
-# A mission may have ten thousand sorties; nobody goes through more than these row by row.
+# A mission may have ten thousand sorties; no user goes through more than these row by row.
 MOST = 1_000
 _TONES = {"green": "good", "yellow": "warn", "red": "bad"}
 
 
 @dataclass
 class Row:
-    """One line of a pane; ``key`` names what it shows, ``record`` is what the daemon told of it.
+    """One line of a pane; ``key`` names its subject, ``record`` is the daemon's data about it.
 
-    Of hundreds a few are seen: the line is told when somebody asks for it.
+    Only a few of hundreds are visible, so the line is formatted on demand.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Row:
 
     @cached_property
     def line(self) -> Line:
-        """What the row says."""
+        """The text of the row."""
         return self.tell()
 
 
@@ -100,9 +100,9 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     needs = (agent.needs or agent.status).replace("_", " ")
     roomy = columns >= NARROW
     end = [*_GAP]
-    # A name is needed whole: beside the longest, the harness and the time stand where they fit.
+    # Names are never cut: harness and time are shown only if they fit beside the longest name.
     longest = max(len(each.id) for each in (agent, *state.agents))
-    # In a narrow pane an id that begins with its harness says that already.
+    # In a narrow pane, an ID that begins with the harness makes its column redundant.
     unnamed = not roomy and not all(map(_names_harness, state.agents))
     if columns >= ROOMY or (unnamed and columns - 23 >= longest):
         harness = 11 if roomy else 8
@@ -117,7 +117,7 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     name = _text(agent.id, max(18, min(longest, room)) if roomy else room, style)
     if roomy:
         project, action = visible.work_of(agent)
-        # Without a column where no agent has a directory.
+        # No project column if no agent has a directory.
         if project or any(visible.work_of(each)[0] for each in state.agents):
             name += _GAP + _text(project, max(10, min(28, columns // 6)))
         name.append((f"  {shown(action or visible.title_of(state, agent.mission_id))}", "dim"))
@@ -154,7 +154,7 @@ def _message(message: Any, _state: WatchState, view: View, columns: int) -> Line
 
 
 def deliveries_told(messages: Sequence[Any], columns: int) -> str:
-    """Return how many deliveries are in which state; by their signs where there is little room."""
+    """Return how many deliveries are in each state; with signs if there is little room."""
     counts = [(state, n) for state, n in visible.deliveries(list(messages)).items() if n]
     if columns < 50:
         return " ".join(f"{sign_of(state)} {n}" for state, n in counts)
@@ -189,7 +189,7 @@ def _checkpoint(checkpoint: Any, _state: WatchState, view: View, columns: int) -
 
 
 class PaneKind(NamedTuple):
-    """A kind of pane: the records it shows, the line of each, and what it says without any."""
+    """A kind of pane: the records it shows, the line of each, and its text without any."""
 
     records: Callable[[WatchState, View], list[Any]]
     line: Callable[[Any, WatchState, View, int], Line]
@@ -221,10 +221,10 @@ def rows_of(pane: str, state: WatchState, view: View, columns: int) -> list[Row]
 
 
 def position_of(rows: Sequence[Row], key: str | None, before: int, *, follows: bool = False) -> int:
-    """Return where the cursor is when the rows have changed: with what it was on.
+    """Return where the cursor is after the rows have changed: on the same row as before.
 
-    Where what is new comes on top (``follows``) a cursor there stays there. When its row has gone
-    it stays where it was on the screen.
+    If new rows come on top (``follows``), a cursor at the top stays there. If its row is gone, the
+    cursor keeps its position.
     """
     last = max(0, len(rows) - 1)
     if key is None or (follows and before == 0):

@@ -21,7 +21,7 @@ from .widgets import Pane, TextLines, scrolled
 
 BACK_MS = 8_000
 NARROW, ROOMY = 72, 100
-# Which keys go first when there is no room: the highest number.
+# Without enough room, the keys with the highest number are left out first.
 KEYS = (
     ("Tab", "pane", 1),
     ("↑↓", "move", 5),
@@ -49,7 +49,7 @@ Keys = tuple[tuple[str, str, int], ...]
 
 
 def header(state: WatchState, view: View, columns: int, waiting: int = 0) -> Line:
-    """Return the first line: who is there, and how much of everything."""
+    """Return the first line: the connection, and the number of everything."""
     end: Line = [(f" {times.clock(view.now_ms)} ", "dim")]
     if view.paused:
         end.insert(0, (f" PAUSED, {waiting} events since ", "alert"))
@@ -97,7 +97,7 @@ def _counts(state: WatchState) -> Line:
 
 
 def alerts(state: WatchState, view: View, columns: int, most: int) -> list[Line]:
-    """Return what a person should not overlook: the daemon away, missions that wait."""
+    """Return what a user should not overlook: the daemon away, missions that wait."""
     found: list[Line] = []
     if state.connection == "away":
         at = times.clock(view.now_ms - (view.tick_ms - state.connection_since), seconds=True)
@@ -111,7 +111,7 @@ def alerts(state: WatchState, view: View, columns: int, most: int) -> list[Line]
     else:
         titles = ", ".join(shown(each.mission_title) for each in waiting)
         found.append([(f" ▲ {len(waiting)} MISSIONS WAIT FOR RECOVERY: {titles}", "alert")])
-    # A bar, from one side to the other.
+    # Fill the whole width in the colour of the alert.
     return [
         [(text, style or line[0][1]) for text, style in fitted(line, columns)]
         for line in found[:most]
@@ -144,7 +144,7 @@ def _length(keys: list[tuple[str, str, int]]) -> int:
     return sum(width(key) + width(what) + (3 if what else 2) for key, what, _ in keys)
 
 
-# Lines of at most 78 columns, so that the smallest usual terminal breaks none.
+# Lines of at most 78 columns, so that the smallest usual terminal wraps none.
 HELP = """\
 Panes
   Tab, Shift+Tab, ← →  the next pane, the one before
@@ -181,13 +181,13 @@ agent is briefed. It follows the events of fleetd. If fleetd stops, the view
 keeps the last state, and reads everything again when fleetd returns."""
 
 
-# How the lines of pages begin that tell what differs.
+# The prefixes of lines that show a difference.
 _STYLES = {"  + ": "good", "  - ": "bad", "  ~ ": "warn", "## ": "title", "### ": "title"}
 _STYLES |= {"Error:": "warn", "Warning:": "warn"}
 
 
 class Overlay(Screen[None]):
-    """A screen over the board, which closes to where it was opened from."""
+    """A screen over the board, which closes to the screen below it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,q,left,h,backspace", "back"),
@@ -200,22 +200,22 @@ class Overlay(Screen[None]):
     """
 
     def on_mount(self) -> None:
-        """Show what there is from the beginning."""
+        """Show the initial content."""
         self.show()
 
     def on_resize(self) -> None:
-        """Show it in its new size."""
+        """Show the content in the new size."""
         self.show()
 
     def show(self) -> None:
-        """Show what there is room for."""
+        """Show as much as there is room for."""
 
     def action_back(self) -> None:
         """Close this screen."""
         self.dismiss()
 
     def action_nothing(self) -> None:
-        """Stay: there is one pane only."""
+        """Do nothing: there is only one pane."""
 
 
 class Page(Overlay):
@@ -264,7 +264,7 @@ class Page(Overlay):
         start: Line = [("━ ", "rule"), (f"{shown(self._title)} ", "title")]
         rest = columns - width(more)
         start = fitted([*start, ("━" * columns, "rule")], rest)
-        # A rule that is cut ends with an ellipsis, which says nothing here.
+        # A cut rule ends with an ellipsis, which has no meaning here.
         start = [(text.replace("━…", "━━"), style) for text, style in start]
         self.query_one("#title", TextLines).show_lines([[*start, (more, "rule")]])
         self.query_one("#text", TextLines).show_lines(body[self._top : self._top + room])
@@ -276,7 +276,7 @@ class Page(Overlay):
         self.show()
 
     def action_page(self, by: int) -> None:
-        """Move the text by what is seen at once."""
+        """Move the text by screens."""
         self.action_move(by * max(1, self.size.height - 3))
 
     def action_end(self, which: int) -> None:
@@ -286,7 +286,7 @@ class Page(Overlay):
 
 
 def _is_command(line: str) -> bool:
-    """Whether a person copies the line: such a one is broken only where the screen ends."""
+    """Return whether the line is a command to copy: it wraps only at the edge of the screen."""
     return line.lstrip().startswith("fleetctl ")
 
 
@@ -316,11 +316,11 @@ class Checkpoints(Overlay):
         return self.query_one("#checkpoints", Pane)
 
     def on_mount(self) -> None:
-        """Give the keys to the list."""
+        """Focus the list."""
         self.set_focus(self.here)
 
     def show(self) -> None:
-        """Show what the state holds by now."""
+        """Show the current state."""
         columns, lines = self.size
         title = shown(visible.title_of(self.state, self.view.mission_id))
         found = rows.rows_of("checkpoints", self.state, self.view, columns - 1)
@@ -330,7 +330,7 @@ class Checkpoints(Overlay):
         self.query_one("#footer", TextLines).show_lines([footer(LIST_KEYS, columns)])
 
     def action_back(self) -> None:
-        """Close the list, and take the mark away."""
+        """Close the list, and remove the mark."""
         self.view.marked = None
         self.dismiss()
 
@@ -397,11 +397,11 @@ class Board(Screen[None]):
         self.show()
 
     on_resize = place_all
-    # On a small screen the pane with the keys takes another's place.
+    # On a small screen, the focused pane takes the place of another.
     on_descendant_focus = place_all
 
     def _arranged(self, alerts: int) -> dict[str, PaneArea]:
-        """Return where everything stands on a screen of this size, with what there is to show."""
+        """Return the place of everything for this screen size and the current content."""
         columns, lines = self.size
         room = max(1, lines - 2 - alerts)
         needs = {name: len(rows.KINDS[name].records(self.state, self.view)) + 2 for name in PANES}
@@ -415,7 +415,7 @@ class Board(Screen[None]):
         }
 
     def show(self) -> None:
-        """Show what the state holds by now."""
+        """Show the current state."""
         columns, lines = self.size
         told = alerts(self.state, self.view, columns, max(1, lines // 12))
         arranged = self._arranged(len(told))
@@ -454,13 +454,13 @@ class Board(Screen[None]):
             waiting = "Waiting for fleetd. Start it with: fleetctl daemon start"
             return waiting if name == "missions" and self.state.connection == "waiting" else ""
         subject = {"sorties": self.state.sorties_of, "checkpoints": self.state.checkpoints_of}
-        # Not asked yet is not the same as none.
+        # "Not read yet" is not the same as "none".
         if name in subject and subject[name] != self.view.mission_id:
             return ""
         return rows.KINDS[name].empty
 
     def action_next(self, by: int) -> None:
-        """Give the keys to the next pane, or the one before."""
+        """Focus the next or the previous pane."""
         seen = [name for name in PANES if self.zoomed or self.pane(name).display or self._small]
         if "checkpoints" in seen and (self._small or self.zoomed):
             seen.remove("checkpoints")
@@ -472,29 +472,29 @@ class Board(Screen[None]):
         return len([name for name in PANES if self.pane(name).display]) < 5
 
     def action_to(self, name: str) -> None:
-        """Give the keys to a pane, showing it first."""
+        """Show a pane and focus it."""
         pane = self.pane(name)
         if not pane.display:
             if not (self._small or self.zoomed):
                 return
             pane.display = True
-        # At once: the next key may be on its way.
+        # Immediately: the next key press may follow.
         self.set_focus(pane)
 
     def action_zoom(self) -> None:
-        """Let the pane with the keys have the whole screen, or give it back."""
+        """Zoom the focused pane to the whole screen, or end the zoom."""
         self.zoomed = not self.zoomed
         self.place_all()
 
     def action_search(self) -> None:
-        """Ask for words, and show only the agents whose lines have them."""
+        """Ask for words, and show only the agents whose lines contain them."""
         asked = self.query_one("#search", Input)
         asked.display = True
         asked.styles.offset = (0, self.size.height - 1)
         self.set_focus(asked)
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Show what is found with every letter."""
+        """Update the search results with every key press."""
         self.view.search = message.value.strip()
         self.show()
 

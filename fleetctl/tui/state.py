@@ -1,7 +1,7 @@
-"""The state of the live view: what the daemon told last, and the queue that threads fill.
+"""The state of the live view: what the daemon reported last, and the queue that threads fill.
 
-Times that come in are of two clocks: ``now_ms`` is the wall clock (ms since 1970), which the
-daemon's timestamps are of; ``tick_ms`` is a clock that nobody steps, by which silences grow.
+Times come from two clocks. ``now_ms`` is the wall clock (ms since 1970), like the daemon's
+timestamps. ``tick_ms`` is a monotonic clock, which measures silences.
 """
 
 import threading
@@ -15,11 +15,11 @@ from fleetd.protocol.event_types import ALL, Part
 
 from ..output.times import ms_of
 
-# The newest events that are kept, and asked for when a connection begins.
+# The number of newest events that are kept, and requested when a connection begins.
 TAIL = 300
-# A lost agent of a mission that is over is of interest for so long.
+# How long a lost agent is shown.
 LOST_MS = 24 * 3_600_000
-# Sorties in the order in which a person wants to know of them, in few lines.
+# The order of sorties by their interest to a user, since there are few lines.
 _RANK = {
     "in_progress": 0,
     "blocked": 1,
@@ -31,21 +31,21 @@ _RANK = {
 
 ConnectionState = Literal["starting", "waiting", "connected", "away"]
 EVERYTHING: frozenset[Part] = frozenset((*ALL, "events"))
-# What goes on without an event: heartbeats, leases that activity prolongs, silences.
+# Parts that change without an event: heartbeats, leases that activity renews, silences.
 SILENT_CHANGES: frozenset[Part] = frozenset(("status", "agents", "locks"))
 
 
 def moment(timestamp: str | None) -> int:
-    """Return a timestamp of the wire as ms since 1970; 0 for what is none."""
+    """Return a timestamp of the protocol as ms since 1970; 0 for an invalid one."""
     return ms_of(timestamp or "") or 0
 
 
 @dataclass
 class WatchState:
-    """All that is shown."""
+    """Everything that is shown."""
 
     connection: ConnectionState = "starting"
-    # When the connection became what it is, and how long it was away before (by ``tick_ms``).
+    # When the connection got its current state, and how long it was away before (``tick_ms``).
     connection_since: int = 0
     was_away_ms: int = 0
     trouble: str = ""
@@ -56,7 +56,7 @@ class WatchState:
     agents: list[Any] = field(default_factory=list)
     locks: list[Any] = field(default_factory=list)
     messages: list[Any] = field(default_factory=list)
-    # What belongs to one mission, and to which.
+    # The parts that belong to one mission, and its ID.
     sorties: list[Any] = field(default_factory=list)
     sorties_of: str | None = None
     checkpoints: list[Any] = field(default_factory=list)
@@ -65,7 +65,7 @@ class WatchState:
     told: int = 0
 
     def connected(self, epoch: str, tick_ms: int) -> None:
-        """Note that the daemon is there; of another store nothing that was known is true."""
+        """Note that the daemon is there; if its store is another one, forget everything."""
         if self.connection == "connected":
             return
         self.was_away_ms = tick_ms - self.connection_since if self.connection == "away" else 0
@@ -75,14 +75,14 @@ class WatchState:
         self.epoch = epoch
 
     def away(self, trouble: str, tick_ms: int) -> None:
-        """Note that the daemon is not there; what it told stays, to be looked at."""
+        """Note that the daemon is away; its last data stays visible."""
         gone: ConnectionState = "waiting" if self.connection in ("starting", "waiting") else "away"
         if self.connection != gone:
             self.connection_since = tick_ms
         self.connection, self.trouble = gone, trouble
 
     def forget(self) -> None:
-        """Forget all that was told."""
+        """Forget everything that the daemon reported."""
         self.status = None
         self.listed, self.agents, self.locks, self.messages = [], [], [], []
         self.sorties, self.sorties_of = [], None
@@ -90,7 +90,7 @@ class WatchState:
         self.events.clear()
 
     def tell(self, events: Iterable[Any]) -> None:
-        """Take in events that came, in their order."""
+        """Add new events, in their order."""
         last = self.events[-1].seq if self.events else 0
         for event in events:
             if event.seq > last:
@@ -99,17 +99,17 @@ class WatchState:
                 self.told += 1
 
     def take(self, part: Part, answer: Any, subject: str | None, tick_ms: int) -> None:
-        """Take in what the daemon answered; ``subject`` is the mission it was asked about."""
+        """Store the daemon's answer; ``subject`` is the mission that it is about."""
         if part == "status":
             self.status, self.status_at = answer, tick_ms
         elif part == "sorties":
-            # What is worked on first; once, since there may be thousands.
+            # Current work first; sorted once here, since there may be thousands.
             answer = sorted(answer, key=lambda sortie: _RANK.get(sortie.status, 2))
             self.sorties, self.sorties_of = answer, subject
         elif part == "checkpoints":
             self.checkpoints, self.checkpoints_of = answer, subject
         elif part == "events":
-            # The newest events go before those that came meanwhile.
+            # The events of the answer go before those that arrived meanwhile.
             last = answer[-1].seq if answer else 0
             newer = [event for event in self.events if event.seq > last]
             self.events.clear()
@@ -119,9 +119,9 @@ class WatchState:
 
 
 class UpdateQueue:
-    """Keeps of everything the newest only, so that no storm of events makes it grow.
+    """Keeps only the newest of everything, so that a burst of events does not make it grow.
 
-    ``notify`` is called, in whatever thread, when something lies in it that was empty before.
+    The adding thread calls ``notify`` when the queue was empty before.
     """
 
     def __init__(self, notify: Callable[[], object], tick: Callable[[], int]) -> None:
@@ -135,35 +135,35 @@ class UpdateQueue:
         self._notified = False
 
     def connected(self, epoch: str) -> None:
-        """Say that the daemon is there."""
+        """Report that the daemon is there."""
         now = self._tick()
         with self._adding():
-            # Answers and events of before belong to another connection, maybe another store.
+            # Earlier answers and events belong to another connection, maybe to another store.
             self._answers.clear()
             self._events.clear()
             self._connection_changes.append(lambda state: state.connected(epoch, now))
 
     def away(self, trouble: str) -> None:
-        """Say that the daemon is not there, and why."""
+        """Report that the daemon is away, and why."""
         now = self._tick()
         with self._adding():
             del self._connection_changes[:-1]
             self._connection_changes.append(lambda state: state.away(trouble, now))
 
     def event(self, event: Any) -> None:
-        """Leave an event."""
+        """Add an event."""
         with self._adding():
             self._events.append(event)
             self._count += 1
 
     def answer(self, part: Part, answer: Any, subject: str | None) -> None:
-        """Leave an answer; one to the same question from before is forgotten."""
+        """Add an answer, which replaces an earlier one to the same question."""
         now = self._tick()
         with self._adding():
             self._answers[part] = (answer, subject, now)
 
     def waiting(self) -> int:
-        """Return how many events came that were not taken yet, also those that had no room."""
+        """Return how many events have arrived since the last take, including dropped ones."""
         return self._count
 
     def take(self, state: WatchState) -> None:

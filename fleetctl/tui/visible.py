@@ -1,6 +1,6 @@
-"""Selection of what is shown: missions in their order, whose agents, what waits.
+"""Selection of what is shown: missions in order, their agents, and what waits.
 
-``View`` holds what the person chose: which mission, whether only that one.
+``View`` contains the user's choices: which mission, and whether only that one.
 """
 
 from collections import Counter
@@ -19,10 +19,10 @@ from .state import LOST_MS, WatchState, moment
 
 @dataclass
 class View:
-    """What the person chose, and the two clocks (see ``state``).
+    """The user's choices, and the two clocks (see ``state``).
 
-    ``only`` leaves out what is not of the chosen mission; with the checkpoint ``marked`` another
-    is compared. ``search`` are words that an agent's line has to have.
+    ``only`` hides what does not belong to the chosen mission. ``marked`` is the checkpoint to
+    compare another one with. ``search`` are words that an agent's line must contain.
     """
 
     mission_id: str | None = None
@@ -38,8 +38,8 @@ class View:
 class MissionSeen:
     """One mission as it is shown.
 
-    ``waits`` for recovery, ``silent`` by the rules of the daemon; ``left`` are its open sorties,
-    where they are known.
+    ``waits`` means for recovery, ``silent`` is by the daemon's rules. ``left`` is the number of its
+    open sorties, if known.
     """
 
     id: str
@@ -58,13 +58,13 @@ class MissionSeen:
 
 
 def missions(state: WatchState, view: View) -> list[MissionSeen]:
-    """Return missions in progress, then pending ones, then those that are over; newest first."""
+    """Return missions in progress, then pending ones, then ended ones; newest first."""
     running = {line.mission_id: line for line in state.status.missions} if state.status else {}
     passed = view.tick_ms - state.status_at
     found = []
     for mission in state.listed:
         line = running.pop(mission.id, None)
-        # Of a mission that has ended since, the list may know less than the status.
+        # For a mission that has ended since, the list may be older than the status.
         seen = _running(line, passed) if line else _listed(mission)
         seen.record = mission
         found.append(seen)
@@ -99,7 +99,7 @@ def _listed(mission: Any) -> MissionSeen:
     return MissionSeen(
         id=mission.id,
         title=mission.title,
-        # Not in progress as the status says, which is asked more often.
+        # Ended according to the status, which is read more often than the list.
         status="ended"
         if mission.status == "in_progress"
         else endings.state(mission.status, mission.closed_reason),
@@ -115,7 +115,7 @@ def selected(state: WatchState, view: View) -> MissionSeen | None:
 
 
 def sorties(state: WatchState, view: View) -> list[Any]:
-    """Return the sorties of the chosen mission, as far as they are known: those worked on first."""
+    """Return the known sorties of the chosen mission, current work first."""
     return state.sorties if state.sorties_of == view.mission_id else []
 
 
@@ -129,9 +129,9 @@ def _concerned(view: View, mission_id: str | None) -> bool:
 
 
 def agents(state: WatchState, view: View) -> list[Any]:
-    """Return who needs a person, then who works, then who has finished; not who was lost long ago.
+    """Return agents that need a user, then working ones, then finished ones.
 
-    Of those that a person searches for only they are left.
+    Agents lost long ago are left out, and so are those that do not match the search.
     """
     return sorted(
         (
@@ -149,27 +149,27 @@ _NEEDS = ("permission", "question", "plan_approval", "failed", "limit", "lost")
 
 
 def _urgency(agent: Any) -> int:
-    """Return where an agent stands: by what it needs, and below all who needs nothing more."""
+    """Return an agent's rank: by what it needs; finished agents come last."""
     if agent.needs == "finished":
         return len(_NEEDS) + 1
     return _NEEDS.index(agent.needs) if agent.needs in _NEEDS else len(_NEEDS)
 
 
 def _is_searched(state: WatchState, view: View, agent: Any) -> bool:
-    """Whether an agent's line, or what is known of its work, has the words that are searched."""
+    """Return whether an agent's line, or what is known about its work, matches the search."""
     parts = (agent.id, agent.harness, agent.needs or agent.status, *work_of(agent))
     told = " ".join(filter(None, (*parts, title_of(state, agent.mission_id)))).casefold()
     return all(word in told for word in view.search.casefold().split())
 
 
 def work_of(agent: Any) -> tuple[str, str]:
-    """Return the project of an agent and what it does or needs, as far as the daemon told."""
+    """Return the project of an agent and what it does or needs; empty if unknown."""
     told = agent.get("state")
     return ("", "") if told is None else (project_of(told), doing_of(told))
 
 
 def locks(state: WatchState, view: View) -> list[Any]:
-    """Return the leases that run, by file; one that ran out is gone though nobody said so."""
+    """Return the running leases, by file; expired ones are left out even without an event."""
     return sorted(
         (
             lock
@@ -200,7 +200,7 @@ def deliveries(messages: list[Any]) -> dict[str, int]:
 
 
 def message_state(message: Any) -> str:
-    """Return the state of the delivery that is behind all others."""
+    """Return the state of the least advanced delivery."""
     order = ("failed", "queued", "delivered", "acked")
     states = {delivery.status for delivery in message.deliveries}
     return next((state for state in order if state in states), "acked")
@@ -221,14 +221,14 @@ def candidates(state: WatchState) -> list[RecoveryCandidate]:
 
 
 def under_way(state: WatchState) -> list[Any]:
-    """Return the recoveries after which nobody went on yet."""
+    """Return the recoveries after which no agent has continued yet."""
     waiting = {each.mission_id for each in candidates(state)}
     told = state.status.recoveries if state.status else []
     return [each for each in told if each.mission_id not in waiting]
 
 
 def title_of(state: WatchState, mission_id: str | None) -> str:
-    """Return the title of a mission that is known, else its id."""
+    """Return the title of a known mission, else its ID."""
     known = [(each.id, each.title) for each in state.listed]
     if state.status:
         known += [(each.mission_id, each.title) for each in state.status.missions]
@@ -236,10 +236,10 @@ def title_of(state: WatchState, mission_id: str | None) -> str:
 
 
 def directory_of(state: WatchState, mission_id: str | None) -> str | None:
-    """Return the project's directory of a mission that is known."""
+    """Return the project directory of a known mission."""
     return next((each.project_dir for each in state.listed if each.id == mission_id), None)
 
 
 def over(seen: MissionSeen) -> bool:
-    """Return whether nothing happens on a mission any more."""
+    """Return whether a mission has ended."""
     return seen.status not in _RANK

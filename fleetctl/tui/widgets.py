@@ -1,6 +1,6 @@
 """Widgets: painted lines, and a pane with a cursor.
 
-Colours are those of the person's own terminal, light or dark, and nothing of a text is markup.
+Colours are those of the user's terminal, light or dark. No text is read as markup.
 """
 
 from typing import ClassVar
@@ -35,7 +35,7 @@ STYLES = {
 
 
 class TextLines(Widget):
-    """Lines; of those that are shown anew only the changed ones are drawn."""
+    """Lines of text; an update redraws only the changed ones."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
@@ -63,12 +63,12 @@ def _at(lines: list[Line], y: int) -> Line:
 
 
 def scrolled(above: int, below: int) -> str:
-    """Return how many lines are above and below those that are seen."""
+    """Return how many lines are above and below the visible ones."""
     return f" ↑{above}" * bool(above) + f" ↓{below}" * bool(below)
 
 
 class Pane(TextLines, can_focus=True):
-    """A titled list with a cursor, which stays with what it is on when the list changes."""
+    """A titled list with a cursor, which stays on its row when the list changes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("up,k", "move(-1)"),
@@ -88,7 +88,7 @@ class Pane(TextLines, can_focus=True):
             self.pane = pane
 
     class Opened(Message):
-        """A person wants to see what the cursor is on."""
+        """The user wants to open the row under the cursor."""
 
         def __init__(self, pane: "Pane", row: Row) -> None:
             super().__init__()
@@ -101,19 +101,19 @@ class Pane(TextLines, can_focus=True):
         self._cursor = self._top = 0
         self._columns = self._height = 0
         self._title = self._aside = self._empty = ""
-        # Where the cursor stands is of interest even while another pane has the keys.
+        # Show the cursor even while another pane has the focus.
         self._keeps_mark = keeps_mark
         self._follows = follows
 
     @property
     def row(self) -> Row | None:
-        """What the cursor is on."""
+        """The row under the cursor."""
         return self._rows[self._cursor] if self._cursor < len(self._rows) else None
 
     def fill(self, place: PaneArea, titles: tuple[str, str], rows: list[Row], empty: str) -> None:
-        """Show other rows, in a place that this may get a moment later.
+        """Show other rows, in a place that the pane may get a moment later.
 
-        ``titles`` are the title and what stands beside it, ``empty`` stands in place of no rows.
+        ``titles`` are the title and the text beside it; ``empty`` is shown if there are no rows.
         """
         self._columns, self._height = place.width, place.height
         (self._title, self._aside), self._empty = titles, empty
@@ -129,7 +129,7 @@ class Pane(TextLines, can_focus=True):
         self._to(self._cursor + by)
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by what is seen at once."""
+        """Move the cursor by screens."""
         self._to(self._cursor + by * max(1, self._height - 2))
 
     def action_end(self, which: int) -> None:
@@ -137,12 +137,12 @@ class Pane(TextLines, can_focus=True):
         self._to(0 if which < 0 else len(self._rows) - 1)
 
     def action_open(self) -> None:
-        """Ask for what the cursor is on."""
+        """Ask to open the row under the cursor."""
         if (row := self.row) is not None:
             self.post_message(self.Opened(self, row))
 
     def on_focus(self) -> None:
-        """Show that the keys go here now, or elsewhere."""
+        """Show whether this pane has the focus."""
         self._draw()
 
     on_blur = on_focus
@@ -170,7 +170,7 @@ class Pane(TextLines, can_focus=True):
         self.show_lines(lines)
 
     def _heading(self, room: int) -> Line:
-        """Return the title in a rule; beside it what is above and below those that are seen."""
+        """Return the title in a rule, with the number of rows above and below the visible ones."""
         above, below = self._top, max(0, len(self._rows) - self._top - room)
         more = scrolled(above, below)
         rule = "━" if self.has_focus else "─"

@@ -81,7 +81,7 @@ def method_of(name: str) -> str:
 def params_of(query: str) -> dict[str, Any]:
     """Return the parameters in the query of an address; raises InvalidParams."""
     try:
-        # The brackets of a field that is there twice would not fit one value.
+        # A parameter that is given twice becomes a list of two values, which is refused below.
         given = parse_qs(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError as error:
         raise _invalid(str(error)) from error

@@ -1,4 +1,4 @@
-"""The place where the server listens; imports nothing, since help and the service need it too."""
+"""The place where the server listens; imports little, since help and the service need it too."""
 
 from pathlib import Path
 from typing import NamedTuple

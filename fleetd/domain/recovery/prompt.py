@@ -385,7 +385,7 @@ def _failing(commands: Sequence[Command]) -> Command | None:
 
 
 def _running(reader: Reader) -> Section:
-    """Tell what runs for the reader beside its turn, the newest first; nothing more is said."""
+    """List what runs for the reader in the background, newest first, and nothing else."""
     agent_id = reader.agent_id
     works, more = running.living(reader.tx, agent_id) if agent_id else ([], 0)
     items = [_work(reader, work) for work in works]

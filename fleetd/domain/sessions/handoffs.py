@@ -28,7 +28,7 @@ def awaited(tx: Tx, agent_id: str | None) -> Row | None:
 
 
 def end(tx: Tx, ctx: Context, row: Row, state: str, reason: str | None = None) -> None:
-    """End a hand-off that moved nothing, in a row of its own as it is read later."""
+    """End a hand-off that moved nothing; its row stays, as it is read later."""
     tx.run(
         "UPDATE handoffs SET state = :state, reason = :reason, ended_at = :now WHERE id = :id",
         state=state,
