@@ -1,4 +1,7 @@
-"""Imports every module that registers rules, so that the registry is complete; holds none."""
+"""Imports of every module that registers rules, so that the registry is complete.
+
+This module contains no rules.
+"""
 
 from .agents import agents, mailbox
 from .artifacts.kinds import KINDS

@@ -1,1 +1,1 @@
-"""Attention: what agents do now, what runs for them, and what they need of a person."""
+"""Attention: what agents do now, what runs for them, and what they need from a person."""

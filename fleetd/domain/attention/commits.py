@@ -22,7 +22,7 @@ _paths = msgspec.json.Decoder(list[str]).decode
 
 
 def check_commit(tx: Tx, ctx: Context, request: CommitCheck) -> CommitVerdict:
-    """Say who commits, and which of the files are another living agent's.
+    """Return who commits, and which of the files belong to another living agent.
 
     The facts have the processes above the caller, and the keys of the working tree's root.
     """
@@ -99,9 +99,9 @@ class _Held:
 
 
 def _changed(tx: Tx, ctx: Context, own: str | None) -> dict[str, Row]:
-    """Return who else changed the files of the working tree last, by their paths.
+    """Return the last changes to files of the working tree that others made, by path.
 
-    An open call that is about to change a file counts as a change: it may be under way.
+    An open call that is about to change a file counts as a change: it may be in progress.
     """
     begin = ctx.facts.worktree_keys[0]
     rows = tx.all(

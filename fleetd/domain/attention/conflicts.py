@@ -1,7 +1,8 @@
 """Conflicts: files that several living agents changed within an hour, also across worktrees.
 
-What each agent changed is kept for an hour. Two agents that meet in a file are told of each other
-once, each by its next hook that can. A subagent counts as the agent of its session.
+The edits of each agent are kept for an hour. Two agents that changed the same file are each
+notified once, with their next hook that can deliver it. A subagent counts as the agent of its
+session.
 """
 
 import os
@@ -31,23 +32,23 @@ from .worktrees import list_outside
 HOUR_MS = 3_600_000
 # The newest files of each agent count. Its sessions drop the others every ten minutes.
 KEPT = 200
-# Edits of all agents that are compared at most.
+# The maximum number of edits of all agents that are compared.
 MOST = 5_000
-# Of what one agent was told, so much is remembered.
+# How many conflicts are remembered for each agent.
 TOLD = 1_000
 # Files of one notice, and the characters of each name.
 NAMED, NAME_CHARS = 5, 120
-# No index of a server takes longer keys; such a file is not compared.
+# Indexes of a server take no longer keys. A file with a longer key is not compared.
 _KEY_BYTES = 1_200
 
 
 def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: str) -> bool:
     """Note files that an agent changed, and each living agent that did so within the hour.
 
-    Returns whether there is any of whom it was not told yet.
+    Returns whether there is a conflict that the agent was not notified of yet.
     """
     edited = {each.path: each for file in files if (each := _edited_file(ctx, file))}
-    # One from a spool may be older than what is kept.
+    # An edit from a spool may be older than what is kept.
     if not edited or at < ctx.at(-HOUR_MS):
         return False
     tx.many(
@@ -56,7 +57,7 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
         " ON CONFLICT (agent_id, path) DO UPDATE SET"
         " at = CASE WHEN excluded.at > edits.at THEN excluded.at ELSE edits.at END,"
         " period = CASE WHEN excluded.at > edits.at THEN excluded.period ELSE edits.period END,"
-        # Git that does not answer in time takes nothing back.
+        # If Git does not answer in time, earlier findings stay.
         " place = CASE WHEN excluded.place = excluded.path THEN edits.place"
         " ELSE excluded.place END,"
         " file = CASE WHEN excluded.place = excluded.path THEN edits.file ELSE excluded.file END",
@@ -77,15 +78,15 @@ def note_edits(tx: Tx, ctx: Context, agent_id: str, files: Iterable[str], at: st
 
 
 def period(at: str) -> str:
-    """Return the ten minutes that a time is in.
+    """Return the ten-minute period of a time.
 
-    They are indexed in place of ``at``, so that most edits of a file change no indexed column.
+    It is indexed in place of ``at``, so that most edits of a file change no indexed column.
     """
     return at[: len("2026-01-05T12:0")]
 
 
 def _edited_file(ctx: Context, file: str) -> EditedFile | None:
-    """Return what a file is called: as was found out, else by the path that was given."""
+    """Return the identity of a file: the one in the facts, else one from the given path."""
     if file in ctx.facts.edited:
         found = ctx.facts.edited[file]
     elif file.startswith("/"):
@@ -100,7 +101,7 @@ def _edited_file(ctx: Context, file: str) -> EditedFile | None:
 
 
 def prune_edits(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Drop edits of more than an hour ago, ten minutes late at most, and an agent's surplus."""
+    """Delete edits older than an hour, at most ten minutes late, and an agent's surplus."""
     tx.run(
         "DELETE FROM edits WHERE period < :old OR (agent_id = :agent AND path IN (SELECT path FROM"
         " edits WHERE agent_id = :agent ORDER BY at DESC, path LIMIT :most OFFSET :kept))",
@@ -112,7 +113,7 @@ def prune_edits(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def _others_edited(tx: Tx, agent_id: str, paths: list[str]) -> bool:
-    """Whether anybody else changed any of these files: most files have one agent."""
+    """Whether another agent changed any of these files: most files have one agent."""
     for some in chunks(paths):
         inside = inside_of("path", some)
         others = tx.value(
@@ -129,7 +130,7 @@ def _others_edited(tx: Tx, agent_id: str, paths: list[str]) -> bool:
 
 
 def _note_conflicts(tx: Tx, agent_id: str, at: str) -> bool:
-    """Note with whom an agent shares the files that it changed at a time, for both of them."""
+    """Note for both sides which agents share the files that an agent changed at a time."""
     rows = tx.all(
         "SELECT own.path, own.place, own.file, other.agent_id AS other_id,"
         " other.path AS other_path, other.file AS other_file, other.at AS other_at"
@@ -163,7 +164,7 @@ def _note_conflicts(tx: Tx, agent_id: str, at: str) -> bool:
 
 
 def _for_both(agent_id: str, row: Row, at: str) -> tuple[Row, Row]:
-    """Return what each of two agents is to be told of the other."""
+    """Return the rows of a conflict, one for each of the two agents."""
     mine = {
         "agent": agent_id,
         "other": row["other_id"],
@@ -185,7 +186,7 @@ def _for_both(agent_id: str, row: Row, at: str) -> tuple[Row, Row]:
 
 
 def _bound(tx: Tx, agents: list[str]) -> None:
-    """Forget the oldest of what agents were told long ago."""
+    """Delete the oldest conflicts of agents beyond the limit."""
     for some in chunks(agents):
         inside = inside_of("agent", some)
         tx.run(
@@ -202,14 +203,14 @@ def _bound(tx: Tx, agents: list[str]) -> None:
 
 @file_edited.subscribe
 def note_reported_edit(tx: Tx, ctx: Context, agent_id: str, file: str) -> None:
-    """Note a file that an agent changed as a client, not a hook, says."""
+    """Note a file change of an agent that a client reported, not a hook."""
     leading = leading_agent(tx, agent_id)
     note_edits(tx, ctx, leading, [file], ctx.now)
     prune_edits(tx, ctx, leading)
 
 
 def take_notice(tx: Tx, ctx: Context, agent_id: str) -> list[str]:
-    """Return the line about others' edits that an agent is to read now, none without any."""
+    """Return the line about others' edits for an agent to read now; empty without any."""
     rows = tx.all(
         "SELECT * FROM edit_conflicts WHERE agent_id = :agent AND told = 0", agent=agent_id
     )
@@ -279,8 +280,8 @@ def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditCon
 
 
 def conflicts_among(ctx: Context, rows: list[Row], whose: set[str] | None) -> list[EditConflict]:
-    """Return the conflicts of edits, the newest first, each the last of its agent and path."""
-    # Where Git did not answer in time for one of two agents, the path still tells.
+    """Return the conflicts among edits, which are the last of each agent and path, newest first."""
+    # If Git did not answer in time for one of two agents, the path still identifies the file.
     places: dict[str, str] = {
         row["path"]: row["place"] for row in rows if row["place"] != row["path"]
     }

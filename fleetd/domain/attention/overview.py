@@ -1,4 +1,4 @@
-"""Overview of agents: what each does now, what runs for it, and what it needs of a person."""
+"""Overview of agents: what each does now, what runs for it, and what it needs from a person."""
 
 from typing import Any, get_args
 
@@ -22,14 +22,14 @@ from ..liveness.needs import MID_TURN, one_line
 from . import running
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-# The most urgent on top. Below them are those that work, then those that were lost more than a day
-# ago, and who has finished is below all.
+# The most urgent come first. Then come agents that work, agents that were lost more than a day ago,
+# and last those that have finished.
 _RANKS = {need: rank for rank, need in enumerate(get_args(AgentNeed)) if need not in AT_EASE}
 _WORKS = len(_RANKS)
 _LONG_LOST, _RANKS["finished"] = _WORKS + 1, _WORKS + 2
-# So many of its last events tell what an agent did, and when a person spoke to it.
+# How many of an agent's last events are searched for what it did, and when a person spoke to it.
 LOOKED_BACK = 1_000
-# Hand-offs that agents asked for, and no person has spoken to them since.
+# Hand-offs that agents asked for, if no person has spoken to them since.
 WISHED = (
     "state = 'asked' AND NOT EXISTS (SELECT 1 FROM events e WHERE e.agent_id = handoffs.agent_id"
     " AND e.seq > handoffs.seq AND e.type = 'prompt_submitted')"
@@ -51,7 +51,7 @@ _DOINGS: dict[str, tuple[Any, str, bool]] = {
 def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> tuple[list[AgentState], int]:
     """Return what agents do and need, the most urgent first, and how many more there are.
 
-    They are without branch and worktree.
+    Branch and worktree are not set.
     """
     asking, wishes = _asking(tx, ctx), _wishes(tx)
     found = _agents(tx, request)
@@ -65,9 +65,9 @@ def agent_states(tx: Tx, ctx: Context, request: AttentionList) -> tuple[list[Age
 
 
 def urgency(now_ms: int, row: Row) -> tuple[int, int, str]:
-    """Return what agents are sorted by: the rank of what they need, since when, and the name.
+    """Return the sort key of an agent: the rank of what it needs, since when, and its name.
 
-    Who waits for longest comes first, but of the lost ones the newest: nobody waits there.
+    The longest wait comes first. Of the lost agents the newest comes first: nobody waits there.
     """
     since_ms = to_ms(row["needs_since"] or row["last_seen_at"])
     if row["needs"] != "lost":
@@ -77,7 +77,7 @@ def urgency(now_ms: int, row: Row) -> tuple[int, int, str]:
 
 
 def _agents(tx: Tx, request: AttentionList) -> list[Row]:
-    """Return the rows of agents that are here, and of lost ones whose work nobody goes on with."""
+    """Return the rows of agents that are here, and of lost ones whose work nobody continues."""
     where = Where()
     where.add("a.status <> 'gone'")
     where.add(
@@ -96,7 +96,7 @@ def _agents(tx: Tx, request: AttentionList) -> list[Row]:
 
 
 def _asking(tx: Tx, ctx: Context) -> dict[tuple[str, str], Row]:
-    """Return what subagents wait for, the most urgent of each session by harness and session."""
+    """Return the most urgent need of the subagents of each session, by harness and session."""
     rows = tx.all(
         "SELECT s.harness, s.session_id, a.id, a.last_seen_at, a.needs, a.needs_since,"
         " a.needs_text, a.needs_reset_at FROM agents a JOIN sessions s ON s.agent_id = a.id"
@@ -107,7 +107,7 @@ def _asking(tx: Tx, ctx: Context) -> dict[tuple[str, str], Row]:
 
 
 def most_urgent(now_ms: int, rows: list[Row]) -> dict[tuple[str, str], Row]:
-    """Return what subagents wait for, the most urgent of each session by harness and session."""
+    """Return the most urgent need of the subagents of each session, by harness and session."""
     rows.sort(key=lambda row: urgency(now_ms, row), reverse=True)
     return {(row["harness"], row["session_id"]): row for row in rows}
 
@@ -119,7 +119,7 @@ def _wishes(tx: Tx) -> dict[str, Row]:
 
 
 def with_wish(row: Row, wishes: dict[str, Row]) -> Row:
-    """Return an agent's row with the hand-off that it asks for, unless it needs more by itself."""
+    """Return an agent's row with the hand-off that it asks for, unless it needs something else."""
     wish = wishes.get(row["id"])
     if wish is None or (row["needs"] is not None and row["needs"] not in AT_EASE):
         return row
@@ -143,7 +143,7 @@ def with_subagents(now_ms: int, row: Row, asking: dict[tuple[str, str], Row]) ->
 
 
 def _state(tx: Tx, row: Row, hour: int) -> AgentState:
-    """Return what is told of an agent; an ``hour`` ago the log was at that position."""
+    """Return the state of an agent; ``hour`` is the position of the log an hour ago."""
     floor = nth_newest_position(tx, row["id"], LOOKED_BACK)
     works, more = running.living(tx, row["id"])
     doing = last_done(tx, row["id"], floor)
@@ -197,7 +197,7 @@ def last_done(tx: Tx, agent_id: str, floor: int, end: int = LOG_END) -> Doing | 
     )
     if not rows:
         return None
-    # A call that changed a file tells of the file first, and then of its end.
+    # A call that changed a file reports the file first, and then its end.
     edited = rows[0]["type"] == "tool_finished" and rows[-1]["type"] == "file_modified"
     row = rows[-1] if edited else rows[0]
     what, field, ended = _DOINGS[row["type"]]
@@ -219,7 +219,7 @@ def last_prompted(tx: Tx, agent_id: str, floor: int, end: int = LOG_END) -> str 
 
 
 def _step(tx: Tx, agent: Row) -> PlanStep | None:
-    """Return the step of its mission that an agent has in progress, else one of nobody's."""
+    """Return the step of its mission that an agent has in progress, else an unassigned one."""
     row = tx.one(
         "SELECT s.title, (SELECT count(*) FROM sorties b WHERE b.mission_id = s.mission_id"
         " AND b.position <= s.position) AS number FROM sorties s WHERE s.mission_id = :mission"

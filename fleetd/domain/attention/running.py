@@ -1,6 +1,7 @@
 """Running work: subagents, background shells, teammates and schedules of an agent.
 
-It begins and ends as the harness tells it. What a list of the harness no longer names has ended.
+The harness reports when work begins and ends. Work that a list of the harness no longer names has
+ended.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,11 @@ from ..core.tx import Row, Tx
 from ..liveness.needs import one_line
 
 SHOWN = 50
-# Rows of one agent, and those of them that have ended: the oldest go first.
+# The maximum number of rows of one agent, and of those that have ended. The oldest are deleted
+# first.
 KEPT = 200
 KEPT_ENDED = 50
-# An answer is among so many of a subagent's last events.
+# A subagent's answer is among this many of its last events.
 LAST_EVENTS = 20
 _LIVING = (
     "SELECT w.*, (SELECT s.last_event_at FROM sessions own JOIN sessions s"
@@ -29,7 +31,7 @@ _LIVING = (
 
 
 def see(tx: Tx, ctx: Context, agent_id: str, items: Iterable[RunningItem], at: str) -> None:
-    """Note that work runs, or has a sign of life; what is not told stays as it was."""
+    """Note that work runs or gave a sign of life; fields that are not reported stay unchanged."""
     for item in items:
         tx.run(
             "INSERT INTO running_work (agent_id, id, kind, told, began_at, seen_at, output)"
@@ -59,7 +61,7 @@ def end(tx: Tx, agent_id: str, work_id: str, at: str) -> None:
 
 
 def end_others(tx: Tx, agent_id: str, kinds: Iterable[str], still: set[str], at: str) -> None:
-    """Note the end of all work of some kinds that is not named any more."""
+    """Note the end of all work of some kinds that is no longer named."""
     for row in tx.all(
         "SELECT id, kind FROM running_work WHERE agent_id = :agent AND ended_at IS NULL",
         agent=agent_id,
@@ -69,14 +71,14 @@ def end_others(tx: Tx, agent_id: str, kinds: Iterable[str], still: set[str], at:
 
 
 def end_subagents(tx: Tx, agent_id: str, unheard_since: str | None, at: str) -> None:
-    """Note the end of the subagents that were not heard of since a time; of all without one."""
+    """Note the end of subagents without a sign of life since a time; of all if None."""
     for row in tx.all(f"{_LIVING} AND w.kind = 'subagent'", agent=agent_id):
         if unheard_since is None or _last_sign(row) < unheard_since:
             end(tx, agent_id, row["id"], at)
 
 
 def reopen(tx: Tx, agent_id: str, work_id: str, at: str) -> bool:
-    """Note that work is under way of which an end was known; return whether it was."""
+    """Note that ended work runs again; return whether its end was known."""
     found = tx.one(
         "UPDATE running_work SET ended_at = NULL, seen_at = :at WHERE agent_id = :agent"
         " AND id = :id AND ended_at <= :at RETURNING id",
@@ -89,7 +91,7 @@ def reopen(tx: Tx, agent_id: str, work_id: str, at: str) -> bool:
 
 @agent_left.subscribe
 def end_all(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Note the end of everything: the session or its process is over."""
+    """Note the end of all work of an agent whose session or process is over."""
     tx.run(
         "UPDATE running_work SET ended_at = :at WHERE agent_id = :agent AND ended_at IS NULL",
         agent=agent_id,
@@ -98,7 +100,7 @@ def end_all(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def runs_any(tx: Tx, agent_id: str) -> bool:
-    """Whether anything runs for an agent that its turn does not wait for.
+    """Whether an agent has running work that its turn does not wait for.
 
     A schedule only waits, and a teammate has turns of its own.
     """
@@ -110,7 +112,7 @@ def runs_any(tx: Tx, agent_id: str) -> bool:
 
 
 def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
-    """Return what the subagents of an agent were told, each with when the last of them began."""
+    """Return the tasks of an agent's subagents, each with when the last of them began."""
     rows = tx.all(
         "SELECT told, began_at FROM running_work WHERE agent_id = :agent AND kind = 'subagent'",
         agent=agent_id,
@@ -119,7 +121,7 @@ def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
 
 
 def answers_of_subagents(tx: Tx, agent_id: str, most: int) -> list[tuple[str, str]]:
-    """Return what subagents of an agent that ended were told and answered, the newest first."""
+    """Return the tasks and answers of an agent's ended subagents, the newest first."""
     rows = tx.all(
         "SELECT w.told, s.agent_id FROM running_work w JOIN sessions own"
         " ON own.agent_id = w.agent_id AND own.subagent = ''"
@@ -144,7 +146,7 @@ def _last_answer(tx: Tx, agent_id: str) -> str:
 
 
 def leading_agent(tx: Tx, agent_id: str) -> str:
-    """Return the agent of the session that a subagent belongs to; of others the agent itself."""
+    """Return the agent of a subagent's session; for other agents, the agent itself."""
     found: str | None = tx.value(
         "SELECT own.agent_id FROM sessions s JOIN sessions own ON own.harness = s.harness"
         " AND own.session_id = s.session_id AND own.subagent = ''"
@@ -166,13 +168,13 @@ def _work_of(row: Row) -> RunningWork:
 
 
 def _last_sign(row: Row) -> str:
-    """Return when work was last heard of: whatever a subagent's hooks tell is a sign of it."""
+    """Return the last sign of life of work; any report of a subagent's hooks counts as one."""
     seen_at: str = row["seen_at"]
     return max(seen_at, row["heard_at"] or "")
 
 
 def _bound(tx: Tx, agent_id: str) -> None:
-    """Keep the rows of an agent under their numbers."""
+    """Delete the rows of an agent beyond the limits."""
     counted = tx.one(
         "SELECT count(*) AS kept, count(ended_at) AS ended FROM running_work"
         " WHERE agent_id = :agent",

@@ -1,8 +1,8 @@
-"""Worktrees: what agents change outside of the work tree in which they began.
+"""Worktrees: what agents change outside the work tree in which they began.
 
-An agent that was given a work tree of its own changes files of another one by mistake. It is told
-so once for each other tree. Files in no repository are nobody's tree, and a repository inside of a
-tree belongs to that; a linked work tree inside of it, as agent CLIs make them, is another one.
+An agent with a work tree of its own may change files of another one by mistake. It gets one notice
+for each other tree. Files in no repository belong to no tree. A repository inside a tree belongs to
+that tree, but a linked work tree inside it, as agent CLIs create them, is another one.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from ..core.tx import Row, Tx
 from ..locks.keys import split_machine
 
 HOUR_MS = 3_600_000
-# Files of one agent: the oldest go first.
+# The limit of files of one agent: the oldest are deleted first.
 KEPT = 200
 LISTED = 200
 NAME_CHARS = 120
@@ -25,9 +25,9 @@ NAME_CHARS = 120
 def note_outside(
     tx: Tx, ctx: Context, agent_id: str, trees: tuple[str | None, str | None], files: Iterable[str]
 ) -> bool:
-    """Note files that an agent changed in none of its ``trees``: where it began, where it is.
+    """Note files that an agent changed outside its ``trees``: where it began, and where it is.
 
-    Returns whether there is any of which it was not told yet.
+    Returns whether there were any.
     """
     began_in, here = trees
     if began_in is None:
@@ -69,7 +69,7 @@ def _bound(tx: Tx, agent_id: str) -> None:
 
 
 def take_notice(tx: Tx, agent_id: str) -> list[str]:
-    """Return the lines about other work trees that an agent is to read now."""
+    """Return the lines about other work trees for an agent to read now."""
     rows = tx.all(
         "SELECT * FROM outside_edits WHERE agent_id = :agent AND told = 0", agent=agent_id
     )

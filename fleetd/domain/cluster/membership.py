@@ -1,14 +1,14 @@
-"""Machines of a shared store: heartbeat, membership, loss, and what people call them.
+"""Machines of a shared store: heartbeat, membership, loss, and displayed names.
 
-A machine tells every 10 s that it is here: cheap enough for a thousand of them, and small beside
-what follows. It is lost when it was not heard of for 60 s: five beats may be missing, so that a
-failover of the database, a wireless network that comes back, or a daemon that was killed and is
-started again costs no agent its place; a minute is also how long a dead process keeps its locks.
-One that left in good order is about to come back in most cases, after an upgrade or a restart, and
-its agents go on working meanwhile: it has 5 minutes, as long as an agent without a process.
+A machine sends a heartbeat every 10 s. That is cheap enough for a thousand machines, and short
+compared with the limits. A machine is lost after 60 s without a heartbeat, so five may be missing.
+A failover of the database, a wireless network that comes back, or a daemon that was killed and
+restarted then costs no agent its place. A dead process also keeps its locks for a minute. A machine
+that left in good order usually comes back soon, after an upgrade or a restart. Its agents go on
+working meanwhile, so it has 5 minutes, as long as an agent without a process.
 
-A store that one machine has to itself names none, and nothing here is done there. All of them go
-by one clock, the store's.
+A store that only one machine uses names no machine, and nothing here applies to it. All machines
+use one clock, the store's.
 """
 
 from typing import Any
@@ -26,16 +26,17 @@ from ..core.tx import LogLine, Row, Tx
 HEARTBEAT_MS = 10_000
 LOST_MS = 60_000
 LEFT_MS = 300_000
-# Who did not beat for so long could not hear the others beat either; and who beats again has said
-# by then what waited on its machine until the store could be reached.
+# A machine without a heartbeat for this long could not see the heartbeats of others either. A
+# machine that sends them again for this long has reported what waited until the store was
+# reachable.
 UNBROKEN_MS = 3 * HEARTBEAT_MS
 _AT_WORK = "status = 'here' AND heard_awake_ms >= :beaten"
-# Whether this machine counts others as lost. It has the lowest id of those in touch for long
-# enough: if hundreds of machines did it, each would want to write for each that is lost.
+# Whether this machine is the one that declares others lost. It has the lowest id of those in touch
+# for long enough: if hundreds of machines did it, each would want to write for each lost one.
 _JUDGED_HERE = (
     f":machine = (SELECT min(id) FROM machines WHERE {_AT_WORK} AND since_awake_ms <= :here)"
 )
-# The machines that are to be counted as lost.
+# The machines to declare lost.
 _OVERDUE = (
     "((status = 'here' AND heard_awake_ms < :here) OR (status = 'left' AND heard_awake_ms < :left))"
 )
@@ -43,10 +44,11 @@ _LISTED = "status <> 'lost' OR heard_at >= :old"
 
 
 class HeartbeatResult(Record, frozen=True, kw_only=True):
-    """Says whether the machine may have counted as lost, and with it its agents.
+    """Whether the machine, and with it its agents, may have counted as lost.
 
-    ``overtaken_by`` is what a computer is called whose daemon beats by the same id: then this beat
-    did not count. ``any_missing`` is whether this machine is to count another one as lost.
+    ``overtaken_by`` is the name of a computer whose daemon sends heartbeats with the same id. This
+    heartbeat did not count then. ``any_missing`` says whether this machine must declare another one
+    lost.
     """
 
     was_lost: bool
@@ -55,7 +57,7 @@ class HeartbeatResult(Record, frozen=True, kw_only=True):
 
 
 class IdHolder(Record, frozen=True, kw_only=True):
-    """Who was heard of just now under this machine's id; ``name`` is None where nobody was."""
+    """The computer that just used this machine's id; ``name`` is None without one."""
 
     name: str | None = None
     nonce: str = ""
@@ -64,7 +66,7 @@ class IdHolder(Record, frozen=True, kw_only=True):
 
 
 class LostMachines(Record, frozen=True, kw_only=True):
-    """Machines that were not heard of for too long, and agents of such as are lost already."""
+    """Machines without a heartbeat for too long, and agents of machines that are already lost."""
 
     machines: list[str]
     agents: list[str]
@@ -82,14 +84,15 @@ def heartbeat(
     *,
     thorough: bool = True,
 ) -> HeartbeatResult:
-    """Note that this machine is here, whatever it counted as before.
+    """Note that this machine is here, whatever its status was before.
 
-    Where another machine has the same ``name``, this one is called by its id, too. A ``thorough``
-    heartbeat looks for one among all machines. ``nonce`` is of this start of the daemon,
-    ``earlier`` are those of the starts before it; ``boot_id`` says where its pids mean something.
+    If another machine has the same ``name``, the displayed name of this one includes its id. A
+    ``thorough`` heartbeat looks for such a machine among all machines. ``nonce`` identifies this
+    start of the daemon, and ``earlier`` the starts before it. ``boot_id`` says where its pids are
+    valid.
     """
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
-    # Another daemon of this id has beaten since, and still does.
+    # Another daemon with this id has sent a heartbeat since, and still sends them.
     if before is not None and before["nonce"] not in ("", nonce, *earlier) and _beats(ctx, before):
         return HeartbeatResult(was_lost=False, overtaken_by=before["name"])
     tx.run(
@@ -111,22 +114,23 @@ def heartbeat(
     )
     if before is not None and before["status"] == "lost":
         tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
-    # Asked within the beat: nearly always nothing is missing, and then no other message is sent.
+    # Checked with the heartbeat: nearly always nothing is missing, and then no other message is
+    # sent.
     missing = tx.exists(
         f"SELECT 1 FROM machines WHERE {_JUDGED_HERE} AND {_OVERDUE} LIMIT 1", **_limits(ctx)
     )
-    # One that nobody knows may have been forgotten, and its agents are lost.
+    # An unknown machine may have been forgotten, and its agents are lost.
     was_lost = before is None or before["status"] == "lost"
     return HeartbeatResult(was_lost=was_lost, any_missing=missing)
 
 
 def with_id(name: str, machine: str) -> str:
-    """Return what a machine is called whose name says too little."""
+    """Return the displayed name of a machine whose own name is ambiguous."""
     return f"{name} ({machine})"
 
 
 def _shown_name(tx: Tx, ctx: Context, name: str, before: Row | None) -> str:
-    """Return what this machine is called: as ``before``, if that has the name that it has now."""
+    """Return the displayed name of this machine; keep that of ``before`` while it fits ``name``."""
     named = with_id(name, ctx.machine)
     if before is not None and before["name"] in (name, named):
         return str(before["name"])
@@ -145,13 +149,13 @@ def _has_namesake(tx: Tx, ctx: Context, name: str) -> bool:
 
 
 def _beats(ctx: Context, machine: Row) -> bool:
-    """Whether a machine was heard of just now."""
+    """Whether a machine has sent a heartbeat just now."""
     silent = ctx.awake_ms - machine["heard_awake_ms"]
     return bool(machine["status"] == "here" and silent <= UNBROKEN_MS)
 
 
 def _since(ctx: Context, before: Row | None) -> int:
-    """Return since when this machine has beaten without a break."""
+    """Return since when this machine has sent heartbeats without a gap."""
     if before is None or before["status"] != "here":
         return ctx.awake_ms
     broken = ctx.awake_ms - before["heard_awake_ms"] > UNBROKEN_MS
@@ -167,7 +171,7 @@ def id_holder(tx: Tx, ctx: Context) -> IdHolder:
 
 
 def leave_cluster(tx: Tx, ctx: Context) -> None:
-    """Note that this machine's daemon ends; nobody waits for locks any more whom it would tell."""
+    """Note that this machine's daemon ends, and delete the lock waits that it would notify."""
     tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
     tx.run(
         "UPDATE machines SET status = 'left', heard_at = :now, heard_awake_ms = :awake"
@@ -179,10 +183,11 @@ def leave_cluster(tx: Tx, ctx: Context) -> None:
 
 
 def find_lost(tx: Tx, ctx: Context) -> LostMachines:
-    """Return machines to be counted as lost, and agents of lost ones that are not lost yet.
+    """Return machines to declare lost, and agents of lost machines that are not lost yet.
 
-    One machine finds them. It was itself in touch for as long as others have to be heard of: when
-    the database was away, nobody was, and the first to come back would miss all others.
+    Only one machine looks for them. It must have been in touch itself for the time limit of the
+    others. Otherwise the first machine to come back after an outage of the database would miss all
+    others.
     """
     if not _judges(tx, ctx):
         return LostMachines(machines=[], agents=[])
@@ -193,7 +198,7 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
 
 
 def _judges(tx: Tx, ctx: Context) -> bool:
-    """Whether this machine is the one that counts others as lost."""
+    """Whether this machine is the one that declares others lost."""
     return tx.exists(f"SELECT 1 AS judges WHERE {_JUDGED_HERE}", **_limits(ctx))
 
 
@@ -210,7 +215,7 @@ def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
 def _limits(ctx: Context) -> dict[str, Any]:
     """Return the parameters of ``_OVERDUE`` and ``_JUDGED_HERE``.
 
-    A machine that is ``here``, or that ``left``, is overdue if it was not heard of since that time.
+    A machine that is ``here``, or that ``left``, is overdue without a heartbeat since that time.
     """
     return {
         "here": ctx.awake_ms - LOST_MS,
@@ -220,7 +225,7 @@ def _limits(ctx: Context) -> dict[str, Any]:
 
 
 def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
-    """Count a machine as lost, once, for all that miss it; its agents follow one by one."""
+    """Declare a machine lost, once for all that miss it; its agents follow one by one."""
     rows = _overdue(tx, ctx, machine) if _judges(tx, ctx) else []
     for row in rows:
         tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
@@ -231,14 +236,14 @@ def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
 
 
 def unheard_for(ctx: Context, machine: Row) -> str:
-    """Say of a machine for how long it has not been heard of."""
+    """Return the text that says for how long a machine has sent no heartbeat."""
     return f"has sent no heartbeat for {duration(ctx.awake_ms - machine['heard_awake_ms'])}"
 
 
 def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[Row]:
-    """Return the agents, or the one, that count as living on a machine that is lost.
+    """Return the agents, or the given one, that count as living on a lost machine.
 
-    One that was seen since then came back before its machine told.
+    An agent that was seen since then came back before its machine sent a heartbeat.
     """
     return tx.all(
         "SELECT a.*, m.name AS machine_name, m.heard_awake_ms FROM machines m"
@@ -252,9 +257,9 @@ def stranded_agents(tx: Tx, ctx: Context, agent_id: str | None = None) -> list[R
 
 
 def machine_in_touch(tx: Tx, machine: str) -> Row | None:
-    """Return a machine that does not count as lost; None for one that does, or that nobody knows.
+    """Return a machine that does not count as lost; None for a lost or unknown one.
 
-    It need not be at work: its daemon may just be starting again.
+    It need not be at work: its daemon may just be restarting.
     """
     return tx.one("SELECT * FROM machines WHERE id = :id AND status <> 'lost'", id=machine)
 
@@ -282,9 +287,9 @@ def list_machines(tx: Tx, ctx: Context) -> list[MachineLine]:
 
 
 def unreachable(agent: str) -> str:
-    """Return SQL that asks whether word of an agent, a row by this name, may still be on its way.
+    """Return SQL for whether news of an agent, a row with this alias, may still be on the way.
 
-    Its machine does not count as lost, and was not heard of just now, or only just again.
+    Its machine does not count as lost, and has sent no heartbeat just now, or only just again.
     ``unreachable_params`` has the parameters.
     """
     return (
@@ -295,10 +300,10 @@ def unreachable(agent: str) -> str:
 
 
 def ours_to_act_on(machine: str) -> str:
-    """Return SQL that asks whether what is of a machine, a column, is for ``:own`` to act on.
+    """Return SQL for whether ``:own`` must act on the rows of a machine, given as a column.
 
-    Each machine acts on what is its own. For machines that are not at work, the machine at work
-    with the lowest id acts: if all did, all would want to write at the same moment. ``''`` acts on
+    Each machine acts on its own rows. For machines that are not at work, the machine at work with
+    the lowest id acts: if all did, all would want to write at the same moment. ``''`` acts on
     everything. ``unreachable_params`` has the other parameter.
     """
     return (
@@ -309,7 +314,7 @@ def ours_to_act_on(machine: str) -> str:
 
 
 def unreachable_params(ctx: Context) -> dict[str, Any]:
-    """Return the parameters of ``unreachable``; a machine by itself has nobody to wait for."""
+    """Return the parameters of ``unreachable``; a single machine has nobody to wait for."""
     return {"machine": ctx.machine, "beaten": ctx.awake_ms - UNBROKEN_MS}
 
 
@@ -322,7 +327,7 @@ def machine_suffix(tx: Tx, ctx: Context, machine: str) -> str:
 
 
 def agent_label(tx: Tx, ctx: Context, agent_id: str) -> str:
-    """Return an agent's id, and behind it its machine where that is another one."""
+    """Return an agent's id, followed by its machine if that is another one."""
     if not ctx.shared:
         return agent_id
     machine = tx.value("SELECT machine FROM agents WHERE id = :id", id=agent_id)

@@ -1,8 +1,8 @@
-"""Erase: rows are deleted with everything that hangs on them, those of large tables in batches.
+"""Erase: deletes rows with everything that depends on them, those of large tables in batches.
 
-Only rows that nobody misses meanwhile go in batches, so that the transaction that removes missions
-and agents finds few left. Events from ``before`` on stay for it, the newest among them: the log's
-end must not go back.
+Only rows that nobody misses meanwhile are deleted in batches, so that few are left for the
+transaction that removes missions and agents. Events from ``before`` on are left to it, the newest
+among them: the log's end must not go back.
 """
 
 import re
@@ -28,20 +28,20 @@ from ..locks import leases
 from ..locks.targets import Target, target_of
 from .scope import NAMING_RUNS, Scope
 
-# For how many words the store looks by itself.
+# Up to this many words, the store searches by itself.
 _FEW = 20
 _FURTHER = "(method, key) > (:method, :after)"
 _STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
-    """Delete every row of a scope; who waits for a lock of it gets the lock.
+    """Delete every row of a scope, and give its locks to the agents that wait for them.
 
-    Its events and messages of before ``since`` must have gone already.
+    Its events and messages from before ``since`` must be deleted already.
     """
     clauses, params = scope.clauses(since), scope.params
-    # Up to where a run has files; what is dropped of the log sets its end back. What a session
-    # that goes on records after this is new.
+    # The position up to which a run has files. Deleting from the log moves its end back. Records
+    # that a session makes when it goes on after this are new.
     newest = "SELECT max(seq) AS seq FROM snapshots WHERE run_id = :run"
     ends = {run: max(position(tx), tx.value(newest, run=run) or 0) for run in scope.runs}
     clear_notes(tx, scope, "1 = 1", params)
@@ -50,7 +50,7 @@ def erase(tx: Tx, ctx: Context, scope: Scope, since: int) -> None:
     freed = free_locks(tx, clauses["locks"], params)
     for table, where in (scope.edits() | clauses).items():
         tx.run(f"DELETE FROM {table} WHERE {where}", **params)
-    if scope.agents:  # of a run that others recorded too
+    if scope.agents:  # runs that others recorded too
         agents = inside_of("a", scope.agents)
         tx.run(f"UPDATE runs SET agent_id = NULL WHERE agent_id IN ({agents})", **params)
     for mission_id in scope.missions:
@@ -75,34 +75,34 @@ def find_finished(tx: Tx, mission_id: str) -> Row:
 def delete_mission(tx: Tx, ctx: Context, mission_id: str) -> None:
     """Delete a finished mission with its sorties, mail, events, recoveries and checkpoints.
 
-    The files of its checkpoints must have gone before, so that none brings it back.
+    The files of its checkpoints must be deleted before, so that none restores it.
     """
     row = find_finished(tx, mission_id)
     tx.run("UPDATE lock_waits SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
     freed = free_locks(tx, "mission_id = :id", {"id": row["id"]})
     tx.run("DELETE FROM events WHERE mission_id = :id", id=row["id"])
     tx.run("DELETE FROM cursors WHERE stream = 'mission:' || :id", id=row["id"])
-    # What its agents took stays theirs.
+    # The usage of its agents stays theirs.
     tx.run(
         "UPDATE usage_records SET mission_id = NULL, sortie_id = NULL WHERE mission_id = :id",
         id=row["id"],
     )
     elsewhere = "SELECT 1 AS there FROM checkpoints WHERE mission_id = :id AND machine <> :machine"
     if tx.exists(f"{elsewhere} LIMIT 1", id=row["id"], machine=ctx.machine):
-        tombstones.note(tx, "mission", row["id"], None)  # or their files would bring it back
+        tombstones.note(tx, "mission", row["id"], None)  # or their files would restore it
     # Its agents are in no mission any more once its row is gone.
     rows = tx.all("SELECT id FROM agents WHERE mission_id = :id", id=row["id"])
     agent_changed(tx, *(each["id"] for each in rows))
     tx.run("UPDATE agent_history SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
     tx.run("UPDATE lock_history SET mission_id = NULL WHERE mission_id = :id", id=row["id"])
-    # Sorties, mail, recoveries, checkpoints and episodes hang on the mission's row and go with it.
+    # Sorties, mail, recoveries, checkpoints and episodes are deleted with the mission's row.
     tx.run("DELETE FROM missions WHERE id = :id", id=row["id"])
     emit(tx, ctx, MissionDeleted(sorties=row["total_sorties"]))
     leases.serve(tx, ctx, *freed)
 
 
 def free_locks(tx: Tx, where: str, params: Row) -> list[Target]:
-    """Delete locks and return what is free now.
+    """Delete locks and return the targets that are free now.
 
     A waiter that was given one of them and does not know it yet finds its wait ended.
     """
@@ -119,19 +119,20 @@ def free_locks(tx: Tx, where: str, params: Row) -> list[Target]:
 
 
 def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
-    """Take what agents who stay have noted, asked and begun in a mission that goes.
+    """Clear what agents that stay have noted, asked and begun in a mission to delete.
 
     ``events`` says which events to look at.
     """
     m = inside_of("m", scope.missions)
     theirs = f"agent_id IN (SELECT id FROM agents WHERE mission_id IN ({m}))"
-    # What runs for an agent that works elsewhere now is of that; what has ended may be of this.
+    # Running work of an agent that moved on belongs to its present mission. Ended work may belong
+    # to this one.
     ended = (
         "ended_at IS NOT NULL AND agent_id IN (SELECT agent_id FROM events"
         f" WHERE mission_id IN ({m}) AND ({events}))"
     )
     for table, agent in (("agents", "id"), ("agent_history", "agent_id")):
-        # Who moves on to another mission may still wait for what it asked in the one before.
+        # An agent that moves to another mission may still wait for what it asked in the one before.
         tx.run(
             f"UPDATE {table} SET needs_text = NULL WHERE needs_text IS NOT NULL AND (mission_id"
             f" IN ({m}) OR EXISTS (SELECT 1 FROM agent_history h WHERE h.agent_id = {table}.{agent}"
@@ -161,9 +162,10 @@ def clear_notes(tx: Tx, scope: Scope, events: str, params: Row) -> None:
 
 
 def clear_checkpoints(tx: Tx, ctx: Context, scope: Scope, notes: str, params: Row) -> None:
-    """Take notes that go out of the checkpoints of missions that stay, and out of their files.
+    """Remove notes to delete from the checkpoints of missions that stay, and from their files.
 
-    ``notes`` says which go. Kept answers about such a mission go whole: a briefing may quote them.
+    ``notes`` says which notes to delete. Stored answers about such a mission are deleted whole,
+    because a briefing may quote the notes.
     """
     elsewhere = f"NOT coalesce(mission_id IN ({inside_of('m', scope.missions)}), 1 = 0)"
     going: dict[str, set[str]] = {}
@@ -184,7 +186,7 @@ def clear_checkpoints(tx: Tx, ctx: Context, scope: Scope, notes: str, params: Ro
 
 
 def _clear_checkpoint(tx: Tx, ctx: Context, checkpoint_id: str, ids: set[str]) -> None:
-    """Write a checkpoint without some notes; one that is damaged goes whole."""
+    """Write a checkpoint without some notes; delete a damaged one whole."""
     try:
         checkpoint = from_row(find(tx, "checkpoint", checkpoint_id))
     except (Corrupt, Incompatible):
@@ -198,12 +200,12 @@ def _clear_checkpoint(tx: Tx, ctx: Context, checkpoint_id: str, ids: set[str]) -
     columns = to_columns(msgspec.structs.replace(checkpoint, mission=without))
     names = ", ".join(f"{name} = :{name}" for name in columns if name != "id")
     tx.run(f"UPDATE checkpoints SET {names}, backed_up_at = NULL WHERE id = :id", **columns)
-    # The daemon of another machine finds by the row that its file is to be written.
+    # The daemon of another machine learns from the row that it must write the file.
     tx.after_commit(WriteBackup("checkpoint", checkpoint_id))
 
 
 def _drop_results(tx: Tx, ctx: Context, scope: Scope) -> None:
-    # Missions and places stand inside sentences too; an agent's name may be any short word.
+    # Sentences can contain missions and places, too; an agent's name may be any short word.
     inside = [*scope.missions]
     ends = r"(?!)"
     if scope.directory is not None:
@@ -216,13 +218,13 @@ def _drop_results(tx: Tx, ctx: Context, scope: Scope) -> None:
 def drop_answers(
     tx: Tx, ctx: Context, named: re.Pattern[str], names: Set[str], inside: Sequence[str] = ()
 ) -> None:
-    """Drop kept answers that mention what goes: they would say it again to whoever repeats.
+    """Delete stored answers that mention the scope: a repeated request would return them.
 
-    ``named`` is looked for within texts, which then say one of ``inside``; ``names`` are whole
-    ones. The store looks first, and piece by piece: who stands still in a transaction is ended.
+    ``named`` is searched within texts, which then contain one of ``inside``; ``names`` are whole
+    texts. The store searches first, and in batches: an idle transaction is ended.
     """
     words, after = [*inside, *(f'"{name}"' for name in sorted(names))], ("", "")
-    # So many that looking takes its time are not looked for by the store.
+    # The store does not search for so many words that it takes long.
     sought = named_params("word", words) if len(words) <= _FEW else {}
     where = f"{_FURTHER} AND ({contains_any('result_json', sought) or '1 = 1'})"
     while rows := tx.all(
@@ -245,14 +247,14 @@ def drop_answers(
 
 
 class TableCursor(Record, frozen=True, kw_only=True):
-    """Where looking has come to: the number of a walk, and the last key that was looked at."""
+    """The position of a search: the number of a walk, and the last key that was examined."""
 
     walk: int = 0
     since: int | str | None = None
 
 
 class BatchFound(Record, frozen=True, kw_only=True):
-    """A table from a cursor up to the key ``until``: so many rows of it go."""
+    """A batch of a table, from a cursor to the key ``until``; ``rows`` is how many to delete."""
 
     table: str
     rows: int
@@ -261,7 +263,7 @@ class BatchFound(Record, frozen=True, kw_only=True):
 
 
 class TableWalk(msgspec.Struct, frozen=True):
-    """A way through a table in the order of a key: rows of ``along`` are met, ``where`` goes."""
+    """A walk through a table by key: it visits rows of ``along`` and deletes those of ``where``."""
 
     table: str
     key: str
@@ -270,22 +272,22 @@ class TableWalk(msgspec.Struct, frozen=True):
     params: Row
 
     def beyond(self, cursor: TableCursor) -> tuple[str, Row]:
-        """Return the condition on what is met from a cursor on, and its parameters."""
+        """Return the condition for rows to visit after a cursor, and its parameters."""
         if cursor.since is None:
             return self.along, self.params
         return f"{self.key} > :since AND {self.along}", {**self.params, "since": cursor.since}
 
     def going(self, cursor: TableCursor, until: int | str | None) -> tuple[str, Row]:
-        """Return the condition on what goes from a cursor to a key, and its parameters."""
+        """Return the condition for rows to delete from a cursor to a key, and its parameters."""
         beyond, params = self.beyond(cursor)
         return f"{beyond} AND {self.key} <= :until AND ({self.where})", {**params, "until": until}
 
 
 def table_walks(scope: Scope, before: int) -> list[TableWalk]:
-    """Return the ways on which everything is met, no row twice, in an order that lasts."""
+    """Return the walks that visit everything, no row twice, in a stable order."""
     clauses, params = scope.clauses(), scope.params
     all_params = {**params, "before": before}
-    # A row without a mission is none of a mission's: unknown must not mean no.
+    # A row without a mission belongs to no mission: NULL must not exclude it.
     elsewhere = f"NOT coalesce(mission_id IN ({inside_of('m', scope.missions)}), 1 = 0)"
     others = f"NOT coalesce(agent_id IN ({inside_of('a', scope.agents)}), 1 = 0)"
     ways = [(f"mission_id = :{each}", "1 = 1") for each in named_params("m", scope.missions)]
@@ -299,7 +301,7 @@ def table_walks(scope: Scope, before: int) -> list[TableWalk]:
         TableWalk("events", "seq", f"{along} AND seq < :before", going, all_params)
         for along, going in ways
     ]
-    if scope.agents or scope.directory:  # who sent what, and where a file lies, has no index
+    if scope.agents or scope.directory:  # no index covers senders or places of files
         over = f"status <> 'active' AND ({clauses['locks']})"
         found.append(TableWalk("messages", "id", "seq < :before", clauses["messages"], all_params))
         found.append(TableWalk("locks", "id", "1 = 1", over, params))
@@ -314,7 +316,7 @@ def table_walks(scope: Scope, before: int) -> list[TableWalk]:
 def find_batch(
     tx: Tx, ctx: Context, scope: Scope, before: int, cursor: TableCursor
 ) -> Batch[BatchFound, TableCursor]:
-    """Return how far the next batch reaches, and how much of it goes."""
+    """Return how far the next batch reaches, and how many of its rows to delete."""
     ways, number = table_walks(scope, before), cursor.walk
     walk = ways[number]
     beyond, params = walk.beyond(cursor)
@@ -335,7 +337,7 @@ def find_batch(
 
 @frees_space
 def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFound) -> int:
-    """Delete the rows of a batch that go as things are now, with notes and waits that hang on them.
+    """Delete the rows of a batch that match now, with the notes and waits that depend on them.
 
     Returns how many.
     """
@@ -355,9 +357,10 @@ def drop_batch(tx: Tx, ctx: Context, scope: Scope, before: int, found: BatchFoun
 def _clear_states(
     tx: Tx, scope: Scope, walk: TableWalk, found: BatchFound, where: str, params: Row
 ) -> None:
-    """Take what changed in the state of missions that events go from; ``where`` says which.
+    """Clear the state changes of missions that lose events; ``where`` says which events.
 
-    Other events of such a mission may hold what those told. Moments before this are not known then.
+    Other events of such a mission may contain what those reported. Moments before this are unknown
+    then.
     """
     tx.run(
         "UPDATE events SET state_json = NULL WHERE state_json IS NOT NULL"

@@ -1,7 +1,7 @@
-"""Erasure journal: what was begun is written down, so that what a crash interrupts is finished.
+"""Erasure journal: records what was begun, so that an erasure is finished after a crash.
 
-A client that asks again after that is answered as it was promised: nothing is there any more that
-its request names.
+A client that repeats its request afterwards gets the promised answer: nothing that it names is
+left.
 """
 
 from typing import Any
@@ -21,14 +21,14 @@ from .scope import ErasureTarget, Scope
 
 
 class UnfinishedErasures(Record, frozen=True, kw_only=True):
-    """What a crash left to do: targets, and whether deleted bytes still stand in the files."""
+    """What a crash left unfinished: targets, and whether the files still contain deleted bytes."""
 
     targets: list[ErasureTarget]
     bytes: bool
 
 
 def record(tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope) -> None:
-    """Record the scope that this machine erases for a target, in the place of an earlier one."""
+    """Record the scope that this machine erases for a target, in place of an earlier one."""
     scope_json = msgspec.json.encode(scope).decode()
     _record(tx, ctx, target.kind, machine_key(target.machine, target.name), scope_json)
 
@@ -62,7 +62,7 @@ def recorded_scope(tx: Tx, target: ErasureTarget) -> Scope | None:
 
 @frees_space
 def remove(tx: Tx, ctx: Context, target: ErasureTarget) -> None:
-    """Take a target off the list; records that are marked are on their way out all the same."""
+    """Remove a target from the journal; marked records are deleted anyway."""
     tx.run(
         "DELETE FROM forgetting WHERE kind = :kind AND name = :name",
         kind=target.kind,
@@ -91,14 +91,14 @@ def _target(row: Row) -> ErasureTarget:
 
 @frees_space
 def bytes_scrubbed(tx: Tx, ctx: Context) -> None:
-    """Note that what was deleted is in none of the database's files any more."""
+    """Note that no file of the database contains the deleted bytes any more."""
     tx.run("DELETE FROM forgetting WHERE kind = 'bytes'")
 
 
 def remember_answer(tx: Tx, ctx: Context, asked: Mutation[Any], scope: Scope) -> None:
-    """Keep an answer under the request's key in the transaction that begins; a whole one follows.
+    """Store an answer under the request's key in the first transaction; a complete one follows.
 
-    It counts only what is known at once.
+    It counts only what is known by then.
     """
     if asked.idempotency_key is None:
         return

@@ -1,7 +1,7 @@
-"""Scope of an erasure: which missions, agents, runs and rows go, as ids and as SQL conditions.
+"""Scope of an erasure: the missions, agents, runs and rows to delete, as ids and SQL conditions.
 
-A run goes with its agent. One that several agents recorded stays, unless somebody names it, and
-loses what those that go have recorded.
+A run is deleted with its agent. A run that several agents recorded stays, unless somebody names it.
+It loses what the deleted agents have recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from ..core.tx import Row, Tx
 from ..locks.keys import machine_key
 from ..snapshots.runs import run_of_row, run_of_session
 
-# Events that name a run, whoever's it is.
+# Events that name a run, whatever agent it belongs to.
 NAMING_RUNS = ("snapshot_recorded", "backup_failed")
 _RUN_EVENTS = ", ".join(f"'{kind}'" for kind in NAMING_RUNS)
 
 
-# Of a snapshot that is marked, whether anything is left that somebody said.
+# Whether a snapshot that is marked still has content that somebody wrote.
 _HAS_CONTENT = (
     "(agent_id IS NOT NULL OR step_id IS NOT NULL OR note IS NOT NULL"
     " OR source_details_json <> '[]' OR warnings_json <> '[]')"
@@ -30,10 +30,10 @@ _HAS_CONTENT = (
 
 
 class ErasureTarget(Record, frozen=True, kw_only=True):
-    """What somebody wants forgotten: a mission or session by id, a project by its directory.
+    """The target of an erasure: a mission or session by id, a project by its directory.
 
-    ``machine`` is where that is a directory, in a store that several share. A deletion takes a
-    finished mission by id, and nothing else that somebody said.
+    ``machine`` is the machine of that directory, in a shared store. A deletion takes a finished
+    mission by id, and nothing else that somebody said.
     """
 
     kind: Literal["mission", "session", "project", "deletion"]
@@ -42,13 +42,14 @@ class ErasureTarget(Record, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """The missions, agents and runs that go, and the directory whose files nobody shall mention.
+    """The missions, agents and runs to delete, and the directory whose files no record may mention.
 
-    In a store that several share it is one of ``machine``: others may have files of such names.
-    Of other runs those snapshots go that hold something of the missions. ``called`` are runs that
-    somebody named, so that no event may name them either.
-    ``shared`` are missions that stay although the agents worked in them: others did too. ``spared``
-    are agents that stay although they belong to the missions: they worked elsewhere too.
+    In a shared store, the directory is on ``machine``: others may have files of the same names.
+    Other runs lose the snapshots that contain something of the missions. ``called`` are runs that
+    somebody named, so no event may name them either.
+
+    ``shared`` are missions that stay because other agents worked in them too. ``spared`` are agents
+    of the missions that stay because they worked elsewhere too.
     """
 
     missions: list[str]
@@ -78,9 +79,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return contains_any("data_json", _run_name_params(self.called)) if self.called else "1 = 0"
 
     def joined(self, later: "Scope") -> "Scope":
-        """Return what goes after agents went on working; who was to stay stays.
+        """Return the scope after agents went on working; what was to stay still stays.
 
-        What is gone already says no longer who worked where: the first finding counts.
+        Deleted rows no longer show who worked where, so the first finding counts.
         """
         missions = sorted({*self.missions, *(set(later.missions) - set(self.shared))})
         agents = sorted({*self.agents, *(set(later.agents) - set(self.spared))})
@@ -92,10 +93,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def clauses(self, since: int = 0) -> dict[str, str]:
-        """Return which rows of each table go, in an order in which they can.
+        """Return the condition for rows to delete of each table, in an order that works.
 
-        A table that keeps what somebody said belongs here.
-        Events and messages that no index finds are looked for from ``since`` on only.
+        Every table that keeps what somebody said belongs here. Events and messages that no index
+        finds are searched only from ``since`` on.
         """
         m, a = inside_of("m", self.missions), inside_of("a", self.agents)
         r = inside_of("r", self.runs)
@@ -146,9 +147,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def edits(self) -> dict[str, str]:
-        """Return which rows go of the tables that are kept for an hour, and that nobody counts.
+        """Return the conditions for tables that are kept for an hour, and whose rows nobody counts.
 
-        Also those of agents that stay, though they worked in a mission that goes.
+        They include rows of agents that stay but worked in a mission to delete.
         """
         going = f"SELECT id FROM agents WHERE mission_id IN ({inside_of('m', self.missions)})"
         going += f" OR id IN ({inside_of('a', self.agents)})"
@@ -162,21 +163,21 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def _notes(self, missions: str, agents: str) -> str:
-        """Return which notes go: those of the missions and agents, and of files of the place."""
+        """Return the condition for notes to delete: of missions, agents, and files of the place."""
         here = ""
         if self.directory:
             here = f" OR ({self._not_of_others(below('path'), 'agent_id')})"
         return f"mission_id IN ({missions}) OR agent_id IN ({agents}){here}"
 
     def _files(self, whose: str) -> str:
-        """Return which locks are on files of the directory.
+        """Return the condition for locks on files of the directory.
 
-        Left out where none is meant: then an index serves each half of the rest.
+        It is empty without a directory: then an index serves each half of the rest.
         """
         if not self.directory:
             return ""
         named = below("file")
-        if self.machine:  # by the key alone others know theirs
+        if self.machine:  # a path of another machine may be the same; its key is not
             of_all = "substr(normalized_path, 1, length('project:')) = 'project:'"
             named = f"({named}) AND ({of_all} OR {starts_with('normalized_path', 'own')})"
         return f" OR {below('normalized_path', 'key')} OR ({self._not_of_others(named, whose)})"
@@ -191,10 +192,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return f"({condition}) AND NOT coalesce({whose} IN ({others}), 1 = 0)"
 
     def _snapshots(self) -> str:
-        """Return which snapshots go; what nobody asked for is left out, so that indexes serve.
+        """Return the condition for snapshots to delete, without unused parts, so indexes serve.
 
-        As one list of ids: of several conditions of which one has to hold, not every engine looks
-        each up by its index.
+        It is one list of ids, because not every engine uses the index of each condition in an OR.
         """
         m, each = inside_of("m", self.missions), []
         if self.runs:
@@ -204,13 +204,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             each.append(f"SELECT id FROM snapshots WHERE agent_id IN ({of_agents})")
         if self.missions:
             each.append(f"SELECT snapshot_id FROM snapshot_missions WHERE mission_id IN ({m})")
-            # Of one that came back from its file nothing else tells the mission.
+            # For a snapshot that was restored from its file, nothing else names the mission.
             steps = f"SELECT id FROM sorties WHERE mission_id IN ({m})"
             each.append(f"SELECT id FROM snapshots WHERE step_id IN ({steps})")
         found = [f"id IN ({' UNION '.join(each)})"] if each else []
         if self.directory:
-            # What the document of one that is marked said nobody knows: it goes with all that is
-            # said beside it.
+            # The former document of a marked snapshot is unknown, so the snapshot is deleted with
+            # all other content.
             here = " AND machine = :at" if self.machine else ""
             found.append(f"({contains_any('document_json', ('quoted', 'quoted_below'))}){here}")
             found.append(f"deleted_at IS NOT NULL AND {_HAS_CONTENT}")
@@ -218,7 +218,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scope_of(tx: Tx, target: ErasureTarget) -> Scope:
-    """Find out what goes; raises NotFound for a mission or a session that nobody knows."""
+    """Return the scope of a target; raises NotFound for an unknown mission or session."""
     if target.kind == "deletion":
         return Scope(missions=[target.name], agents=[], keeps_agents=True)
     if target.kind == "mission":
@@ -312,7 +312,7 @@ def _missions_worked_in(tx: Tx, agents: list[str]) -> list[str]:
 
 
 def _others_in(tx: Tx, mission_id: str, agents: list[str]) -> bool:
-    """Whether anybody but these agents ever belonged to a mission; reading its mail is not that."""
+    """Whether other agents ever belonged to a mission; reading its mail does not count."""
     a = inside_of("a", agents)
     return tx.exists(
         f"SELECT 1 AS other FROM agents WHERE mission_id = :id AND id NOT IN ({a})"
@@ -337,9 +337,9 @@ def _runs_of(tx: Tx, agents: list[str]) -> list[str]:
 
 
 def _runs_named(tx: Tx, name: str, agents: list[str]) -> list[str]:
-    """Return the runs that a session's name stands for, if anything was recorded of them.
+    """Return the runs that a session's name denotes, if they have records.
 
-    Those are the run of that name, also of a tool that has no session, and those of its subagents.
+    Those are the run of that name, even of a tool without a session, and those of its subagents.
     """
     rows = tx.all("SELECT * FROM sessions WHERE session_id = :name", name=name)
     names = {run_of_session(Key("", name)), *map(run_of_row, rows)}
@@ -370,7 +370,7 @@ def _recorded_runs(tx: Tx, agents: list[str]) -> set[str]:
 
 
 def _others_recorded(tx: Tx, run_id: str, agents: list[str]) -> bool:
-    """Whether anybody but these agents recorded something in a run, or is in it now."""
+    """Whether other agents recorded something in a run, or are in it now."""
     a = inside_of("a", agents)
     return tx.exists(
         f"SELECT 1 AS other FROM runs WHERE id = :run AND agent_id NOT IN ({a})"
@@ -381,7 +381,7 @@ def _others_recorded(tx: Tx, run_id: str, agents: list[str]) -> bool:
 
 
 def counts(tx: Tx, scope: Scope, since: int, only: Mapping[str, str]) -> dict[str, int]:
-    """Count the rows of each table that go; see ``Scope.clauses`` for ``since``.
+    """Count the rows to delete of each table; see ``Scope.clauses`` for ``since``.
 
     ``only`` says for some tables which of their rows to count.
     """
@@ -419,5 +419,5 @@ def _place_params(directory: str | None, machine: str = "") -> Row:
 
 
 def below(column: str, name: str = "directory") -> str:
-    """Return the condition that a path is the directory, or lies in it; ``key``: that a key is."""
+    """Return the condition that a path is the directory or in it; with ``key``, that a key is."""
     return f"{column} = :{name} OR {starts_with(column, 'below_key' if name == 'key' else 'below')}"

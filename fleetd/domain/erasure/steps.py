@@ -1,8 +1,8 @@
 """Erasure on request, step by step: files first, then rows, then the bytes they left.
 
-What was begun is written down first, so that a crash in the middle is finished at the next start.
-Records that go are soft-deleted, so that no file brings them back. Whole missions and runs lose
-their directories; of a run that stays single files go.
+The journal records what was begun first, so that the next start finishes it after a crash. Records
+to delete are soft-deleted, so that no file restores them. Deleted missions and runs lose their
+directories; a run that stays loses single files.
 """
 
 import re
@@ -34,9 +34,9 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class OtherMachines(Record, frozen=True, kw_only=True):
-    """Those that keep files of what goes, as people call them; ``silent`` are all out of touch.
+    """The names of machines that keep files of the scope; ``silent`` are all out of touch.
 
-    What their hooks have left since is not known here, and comes when they are back.
+    What their hooks have left since is unknown here, and arrives when they are back.
     """
 
     keeping: list[str]
@@ -58,7 +58,7 @@ def mark(tx: Tx, ctx: Context, scope: Scope, missions: list[str]) -> dict[str, i
     snapshots = [row["id"] for row in _snapshots(tx, scope, soft_delete.LIVE)]
     for snapshot_id in snapshots:
         soft_delete.mark_deleted(tx, ctx, "snapshot", snapshot_id)
-    # Only now is it known which ones: a row may be gone when the others go.
+    # The ids are known only now: a row may be gone when the other answers are deleted.
     if snapshots:
         drop_answers(tx, ctx, _NOTHING, set(snapshots))
     return {"checkpoints": len(checkpoints), "snapshots": len(snapshots)}
@@ -88,10 +88,10 @@ def other_machines(tx: Tx, ctx: Context, scope: Scope) -> OtherMachines:
 
 
 def blank_remote_snapshots(tx: Tx, ctx: Context, scope: Scope) -> None:
-    """Leave of single snapshots that other machines keep a mark that says nothing.
+    """Reduce single snapshots that other machines keep to a mark without content.
 
-    The daemons there find it and remove their files. Of a run that goes whole no row may stay:
-    those are noted as forgotten.
+    The daemons there find the mark and remove their files. A run that is deleted whole may leave no
+    row, so it is noted as forgotten.
     """
     if not ctx.machine:  # there are no others
         return
@@ -108,14 +108,14 @@ def blank_remote_snapshots(tx: Tx, ctx: Context, scope: Scope) -> None:
 
 
 def runs_losing_files(tx: Tx, scope: Scope) -> list[str]:
-    """Return the runs whose files must go, whole or in part."""
+    """Return the runs whose files must be deleted, whole or in part."""
     return sorted({*scope.runs, *(row["run_id"] for row in _parts(tx, scope))})
 
 
 def parts(tx: Tx, ctx: Context, scope: Scope) -> list[Removal]:
-    """Return the snapshots that go of runs that stay, be they marked already or not.
+    """Return the snapshots to delete of runs that stay, whether marked already or not.
 
-    Run by run, with what latest.json must be afterwards.
+    They come run by run, with what latest.json must be afterwards.
     """
     ids: dict[str, list[str]] = {}
     for row in _parts(tx, scope):
@@ -142,10 +142,10 @@ _COUNTED = dict.fromkeys(("checkpoints", "snapshots"), soft_delete.LIVE)
 
 
 class Erasure(Record, frozen=True, kw_only=True):
-    """What goes, and the event ``before`` which large tables are looked through in batches.
+    """The scope to delete, and the event ``before`` which batches search large tables.
 
-    ``marked`` counts the records that were marked only now: marked rows go by themselves.
-    ``resumed`` is what was begun at an earlier attempt.
+    ``marked`` counts the records that were marked only now: marked rows are deleted by themselves.
+    ``resumed`` says whether an earlier attempt began it.
     """
 
     scope: Scope
@@ -155,7 +155,7 @@ class Erasure(Record, frozen=True, kw_only=True):
 
 
 class ErasureStep(Record, frozen=True, kw_only=True):
-    """Whose files must go next, runs whole or in part; when nobody's, what was forgotten."""
+    """The missions and runs whose files to delete next; if there are none, what was forgotten."""
 
     scope: Scope
     missions: list[str] = msgspec.field(default_factory=list)
@@ -165,16 +165,16 @@ class ErasureStep(Record, frozen=True, kw_only=True):
 
 
 def find(tx: Tx, ctx: Context, target: ErasureTarget) -> Erasure:
-    """Return what goes as things stand, and where the log ends."""
+    """Return the scope to delete as of now, and the end of the log."""
     return Erasure(scope=scope_of(tx, target), before=position(tx))
 
 
 def preview(
     tx: Tx, ctx: Context, target: ErasureTarget, scope: Scope, before: int, counted: dict[str, int]
 ) -> Forgotten:
-    """Count what would go, and name the missions and the agents that are at work on them.
+    """Count what would be deleted, and name the missions and the agents that are at work on them.
 
-    ``counted`` are the rows that were met in batches, which reach to the event ``before``.
+    ``counted`` are the rows found in batches, which reach to the event ``before``.
     """
     rest = dict.fromkeys(("events", "messages"), f"seq >= {before:d}")
     only = {**_COUNTED, **rest, "locks": "status = 'active'"}
@@ -185,10 +185,11 @@ def preview(
 def begin(
     tx: Tx, ctx: Context, target: ErasureTarget, found: Scope, asked: Mutation[Any] | None = None
 ) -> Erasure:
-    """Write the intention down, and mark the records of what was ``found``.
+    """Record the erasure in the journal, and mark the records of what was ``found``.
 
-    What was begun before a crash is taken up again. ``asked`` is the client's request. It is
-    answered already, for whoever repeats it after a crash: then the next start has finished it.
+    An erasure that began before a crash is resumed. ``asked`` is the client's request. Its answer
+    is stored already, for a client that repeats it after a crash: the next start finishes the
+    erasure.
     """
     if target.kind == "deletion":
         find_finished(tx, target.name)
@@ -252,7 +253,7 @@ def _runs(tx: Tx, scope: Scope) -> list[ForgottenRun]:
 
 
 def _living(tx: Tx, scope: Scope) -> list[str]:
-    """Return who is at work and loses something: agents that go, and others of the missions."""
+    """Return agents at work that lose something: deleted ones, and others of the missions."""
     rows = tx.all(
         "SELECT id, mission_id FROM agents WHERE status IN ('active', 'waiting', 'idle')"
         " ORDER BY id"
@@ -270,10 +271,10 @@ def step(
     before: int = 0,
     dropped: Mapping[str, int] | None = None,
 ) -> ErasureStep:
-    """Mark the records whose files lie there still; once all are ``cleared``, delete everything.
+    """Mark the records whose files still exist; once all are ``cleared``, delete everything.
 
-    The scope is found anew each time: agents go on working between the steps. ``dropped`` says how
-    many rows went in batches already, which reach to the event ``before``.
+    Each step finds the scope again, because agents go on working between the steps. ``dropped``
+    says how many rows were deleted in batches, which reach to the event ``before``.
     """
     scope = scope_of(tx, target)
     recorded = journal.recorded_scope(tx, target)
@@ -285,7 +286,7 @@ def step(
         journal.record(tx, ctx, target, recorded or scope)
         marked = mark(tx, ctx, scope, missions)
         return ErasureStep(scope=scope, missions=missions, runs=runs, marked=marked)
-    # Whoever came into the scope since then was not looked for in batches.
+    # The batches did not search for what came into the scope since then.
     since = before if scope == recorded else 0
     found = _sum(counts(tx, scope, since, _COUNTED), dropped or {})
     result = _result(tx, target, scope, found, dry_run=False)

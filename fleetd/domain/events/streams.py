@@ -1,8 +1,8 @@
-"""The event log as clients use it: append, read on from a position, subscribe, keep a cursor.
+"""The event log as clients use it: append, read from a position, subscribe, keep a cursor.
 
-A cursor keeps the events of its stream that it has not come to, as long as it is used: moved, or
-read. When one that was not used for as long as events are kept loses some, its row notes up to
-which, and its reader is warned until it moves.
+A cursor in use keeps the events of its stream that it has not reached. Moving or reading it counts
+as use. A cursor that was unused for as long as events are kept can lose some. Its row then notes
+the last lost one, and its reader is warned until the cursor moves.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,15 +33,15 @@ from ..liveness.open_calls import BEGINS_WORK, track_calls
 from ..retention.events_and_locks import WHOLE_LOG, unused_since
 from ..snapshots.triggers import resume_timer
 
-# An event may be as long as a line: a page of many such would fill the memory.
+# An event may be as long as a line, so a page of many such events would fill the memory.
 PAGE_BYTES = 1024 * 1024
 AT_ONCE = 8
 
 
 class EventQuery(NamedTuple):
-    """Which events a page is of: those behind ``since`` and before ``before``, which is no event.
+    """The events that a page covers: those after ``since`` and before ``before``, both exclusive.
 
-    ``limit`` of them, the first ones, or with ``newest`` the last ones, newest first.
+    The page has the first ``limit`` of them, or with ``newest`` the last ones, newest first.
     """
 
     since: int
@@ -54,12 +54,12 @@ class EventQuery(NamedTuple):
 
     @property
     def looks_on(self) -> bool:
-        """Return whether no index has what is wanted: more is known of it than whose it is."""
+        """Return whether no index covers the query: it narrows the events of an agent further."""
         return self.agent_id is not None and bool(self.types or self.mission_id)
 
     @property
     def params(self) -> dict[str, Any]:
-        """Return what is bound in the statement."""
+        """Return the parameters of the statement."""
         named = {"mission": self.mission_id, "agent": self.agent_id}
         return {
             "since": self.since,
@@ -178,7 +178,7 @@ def _page(tx: Tx, ctx: Context, wanted: EventQuery) -> EventPage:
     if full:
         position = rows[-1]["seq"]
     elif wanted.newest:
-        # A page that is not full has looked at everything there is, also at what did not match.
+        # A page that is not full covered the whole range, including events that did not match.
         position = min(wanted.since + 1, wanted.before)
     else:
         position = wanted.before - 1
@@ -187,7 +187,7 @@ def _page(tx: Tx, ctx: Context, wanted: EventQuery) -> EventPage:
 
 
 def _within_reach(tx: Tx, ctx: Context, wanted: EventQuery) -> EventQuery:
-    """Return what is wanted of as many of the agent's events as one page looks at."""
+    """Return the query narrowed to as many events of the agent as one page may examine."""
     order = "DESC" if wanted.newest else "ASC"
     last = tx.one(
         "SELECT seq FROM events WHERE agent_id = :agent AND seq > :since AND seq < :before"
@@ -204,11 +204,11 @@ def _within_reach(tx: Tx, ctx: Context, wanted: EventQuery) -> EventQuery:
 
 
 def _next_of(wanted: EventQuery) -> str:
-    """Return the statement for the next events, of any type or of so many.
+    """Return the statement for the next events, of any type or of several types.
 
-    Each type has its own place in the index, and of each only the next are read: of types together
-    every event that matches would be read and sorted, for one page after the other. Of an agent's
-    events no index tells more: those that a page may look at are read.
+    Each type has its own range in the index, so the statement reads only the next events of each.
+    With one condition for all types, every page would read and sort all events that match. No index
+    narrows the events of an agent further, so the statement reads those that a page may examine.
     """
     order = "ORDER BY seq DESC" if wanted.newest else "ORDER BY seq"
     where = "WHERE seq > :since AND seq < :before"
@@ -280,7 +280,7 @@ USED_MS = 3_600_000
 
 
 class CursorLine(Record, frozen=True, kw_only=True):
-    """A cursor as the doctor shows it; ``used`` says whether it keeps what it has not come to."""
+    """A cursor as the doctor shows it; ``used`` says whether it still keeps unread events."""
 
     consumer: str
     stream: str
@@ -291,7 +291,7 @@ class CursorLine(Record, frozen=True, kw_only=True):
 
 
 class CursorList(Record, frozen=True, kw_only=True):
-    """Cursors, those first that were not used for longest, and how many more there are."""
+    """Cursors, those unused for longest first, and how many more there are."""
 
     cursors: list[CursorLine]
     more: int
@@ -301,7 +301,7 @@ class CursorList(Record, frozen=True, kw_only=True):
 def read_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[CursorPosition, bool]:
     """Return a consumer's position, 0 when it never read the stream.
 
-    Also whether its use is to be noted, which looking at it does not do.
+    Also return whether the caller must note this use, because reading the row does not.
     """
     row = _row(tx, consumer, stream)
     if row is None:
@@ -314,7 +314,7 @@ def read_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> tuple[Curso
 
 
 def touch_cursor(tx: Tx, ctx: Context, consumer: str, stream: str) -> None:
-    """Note that a cursor is in use now, where there is one."""
+    """Note that a cursor is in use now, if it exists."""
     tx.run(
         "UPDATE cursors SET updated_at = :now WHERE consumer = :consumer AND stream = :stream",
         now=ctx.now,
@@ -332,7 +332,7 @@ def _row(tx: Tx, consumer: str, stream: str) -> Row | None:
 
 
 def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
-    """Return what went before a cursor came to it."""
+    """Return the gap of events that were deleted before the cursor reached them."""
     if row["missed_seq"] <= row["position"]:
         return None
     where = Where()
@@ -351,7 +351,8 @@ def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
 def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPosition:
     """Move a cursor forward; never backwards, never past the end of the log.
 
-    A gap is reported until the cursor moves on, the last time here.
+    A gap is reported until the cursor moves on. The reply to that move reports it for the last
+    time.
     """
     row = _row(tx, request.consumer, request.stream)
     before = row["position"] if row else 0
@@ -362,7 +363,7 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
             hint="To read events again, list them since an earlier position and leave the cursor.",
             position=before,
         )
-    # The end itself moves all the time.
+    # Do not read the end itself first: it moves all the time.
     reached = "SELECT 1 AS there FROM events WHERE seq >= :position LIMIT 1"
     is_behind = not tx.exists(reached, position=request.position)
     if is_behind and request.position > (end := event_log.position(tx)):
@@ -388,7 +389,7 @@ def cursor_advance(tx: Tx, ctx: Context, request: CursorAdvance) -> CursorPositi
 
 
 def least_used_cursors(tx: Tx, ctx: Context, most: int) -> CursorList:
-    """Return the cursors that were not used for longest."""
+    """Return the cursors that were unused for longest."""
     rows = tx.all(
         "SELECT consumer, stream, position, updated_at AS used_at,"
         " CASE WHEN missed_seq > position THEN missed_seq ELSE 0 END AS missed_seq"

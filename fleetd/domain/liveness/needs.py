@@ -1,7 +1,7 @@
-"""What an agent needs of a person: set by what its hooks tell, ended by its next activity.
+"""Needs: what an agent needs from a person, set by its hooks, ended by its next activity.
 
-An agent that needs something is never ``active``. What makes it active again, in
-``core/event_log``, ends its need.
+An agent that needs something is never ``active``. The code in ``core/event_log`` that makes it
+active again also ends its need.
 """
 
 import re
@@ -18,24 +18,24 @@ from ..core.tx import ConfirmAsks, Row, Tx
 from .open_calls import BEGINS_A_CALL
 
 TEXT_CHARS = 200
-# These stop an agent in the middle of its turn; after the others it is over.
+# These interrupt an agent in the middle of its turn. With the others, the turn is over.
 MID_TURN: tuple[AgentNeed, ...] = ("permission", "question", "plan_approval")
-# A turn that was broken off; that it is over is nothing new.
+# The turn was broken off, so a report that it is over is no news.
 BROKEN_OFF: tuple[AgentNeed, ...] = ("limit", "failed")
-# In these the agent has not done what it was asked: its turn goes on, or broke off.
+# With these the agent has not done what it was asked: its turn goes on, or was broken off.
 UNFINISHED: tuple[AgentNeed, ...] = (*MID_TURN, *BROKEN_OFF)
-# Some harnesses run the hooks for a permission also where they give it by themselves, at once.
+# Some harnesses run the permission hooks even when they grant it themselves immediately.
 CONFIRMED_AFTER_MS = 5_000
 # Few requests wait at a time, so their agents are looked up one by one.
 _MACHINE = "(SELECT a.machine FROM agents a WHERE a.id = unconfirmed_asks.agent_id)"
-# Controls of a terminal, marks that turn the order of letters round, and halves of characters.
+# Terminal control characters, marks that change the text direction, and lone surrogates.
 _UNSHOWN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What an agent needs, in words as far as known, and when a limit that it met ends."""
+    """What an agent needs, its text if known, and when a limit that it reached ends."""
 
     kind: AgentNeed
     text: str | None = None
@@ -43,7 +43,7 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def set_need(tx: Tx, ctx: Context, agent_id: str, need: Need, since: str) -> None:
-    """Let a living agent wait for a person; one that needs just this already has since then."""
+    """Let a living agent wait for a person; a repeated need keeps its start time."""
     text = one_line(need.text)
     row = tx.one(
         "UPDATE agents SET status = 'waiting', needs = :needs, needs_text = :text,"
@@ -65,7 +65,7 @@ def set_need(tx: Tx, ctx: Context, agent_id: str, need: Need, since: str) -> Non
 
 
 def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Let an agent that waits be at work again: somebody else's activity says so."""
+    """Make a waiting agent active again, because somebody else's activity shows that it works."""
     row = tx.one(
         "SELECT id, mission_id, needs FROM agents WHERE id = :id AND status = 'waiting'",
         id=agent_id,
@@ -83,7 +83,7 @@ def is_broken_off(tx: Tx, agent_id: str) -> bool:
 
 
 def settle(tx: Tx, ctx: Context, agent_id: str, since: str, *, works_on: bool) -> None:
-    """Say of an agent whose turn is over whether work that it began goes on without it."""
+    """Record whether work that an agent began goes on after the end of its turn."""
     row = tx.one(
         f"SELECT needs, needs_text FROM agents WHERE id = :id AND needs IN {in_sql(AT_EASE)}",
         id=agent_id,
@@ -94,9 +94,9 @@ def settle(tx: Tx, ctx: Context, agent_id: str, since: str, *, works_on: bool) -
 
 
 def ask(tx: Tx, ctx: Context, agent_id: str, text: str | None, since: str, seq: int) -> None:
-    """Note a request for permission that counts unless its agent goes on at once.
+    """Note a permission request, which counts unless its agent soon goes on.
 
-    ``seq`` is the place of its event in the log.
+    ``seq`` is the position of its event in the log.
     """
     tx.run(
         "INSERT INTO unconfirmed_asks (agent_id, seq, since, text, due_ms)"
@@ -113,7 +113,7 @@ def ask(tx: Tx, ctx: Context, agent_id: str, text: str | None, since: str, seq: 
 
 
 def next_ask_ms(tx: Tx, ctx: Context) -> int | None:
-    """Return in how many ms a request of an agent of this machine counts; None without one."""
+    """Return in how many ms the next request on this machine counts; None without one."""
     due: int | None = tx.value(
         "SELECT min(CASE WHEN due_ms > :latest THEN 0 ELSE due_ms END)"
         f" FROM unconfirmed_asks WHERE {_MACHINE} = :machine",
@@ -124,12 +124,12 @@ def next_ask_ms(tx: Tx, ctx: Context) -> int | None:
 
 
 def _latest(ctx: Context) -> int:
-    """Return when a request is due at the latest: if it seems later, the clock was set back."""
+    """Return the latest time a request can be due; a later one means the clock was set back."""
     return ctx.now_ms + CONFIRMED_AFTER_MS
 
 
 def confirm_asks(tx: Tx, ctx: Context) -> None:
-    """Let those agents wait whose requests are due and that have done nothing since."""
+    """Let agents wait whose requests are due, if they have done nothing since."""
     rows: list[Row] = tx.all(
         "DELETE FROM unconfirmed_asks WHERE (due_ms <= :now OR due_ms > :latest)"
         f" AND {_MACHINE} = :machine RETURNING *",
@@ -142,9 +142,9 @@ def confirm_asks(tx: Tx, ctx: Context) -> None:
 
 
 def confirm_ask_of(tx: Tx, ctx: Context, harness: str, session_id: str) -> bool:
-    """Let the newest request of a session count at once, if its agent has not gone on since.
+    """Let the newest request of a session count now, if its agent has not gone on since.
 
-    Return whether there was one: then what the harness tells its user is of that.
+    Return whether one did: then the harness's notice to its user is about that request.
     """
     row = tx.one(
         "DELETE FROM unconfirmed_asks WHERE agent_id = (SELECT u.agent_id FROM sessions s"
@@ -159,7 +159,7 @@ def confirm_ask_of(tx: Tx, ctx: Context, harness: str, session_id: str) -> bool:
 def _confirm(tx: Tx, ctx: Context, asked: Row) -> bool:
     """Let an agent wait for a permission unless it has gone on since; return whether it waits.
 
-    That another call begins tells nothing: calls run beside each other.
+    The start of another call proves nothing, because calls run in parallel.
     """
     goes_on = tx.exists(
         "SELECT 1 AS goes_on FROM events WHERE agent_id = :agent AND seq > :seq"
@@ -173,9 +173,9 @@ def _confirm(tx: Tx, ctx: Context, asked: Row) -> bool:
 
 
 def one_line(text: str | None) -> str | None:
-    """Return the first line of a text that says something, cut; None where none does.
+    """Return the first line with content of a text, truncated; None without one.
 
-    It holds nothing that a terminal would obey.
+    It contains nothing that a terminal would interpret.
     """
     lines = (_UNSHOWN.sub("", each).strip() for each in (text or "").splitlines())
     first = next(filter(None, lines), "")

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.history import agent_changed
 from ..core.tx import Tx
 
-# A build or a test run may take its time; what is open longer than this was forgotten.
+# A build or a test run may take long. A call that is open for longer than this was forgotten.
 LONGEST_CALL_MS = 3_600_000
 BEGINS_A_CALL = ("command_started", "tool_started")
 BEGINS_WORK = ("prompt_submitted", *BEGINS_A_CALL)
@@ -25,7 +25,7 @@ ENDS_THE_TURN = ("agent_paused", "prompt_submitted")
 
 
 def track_calls(tx: Tx, ctx: Context, agent_id: str, event: Event) -> None:
-    """Keep up what the agent has open, from an event that it just reported."""
+    """Update the agent's open calls from an event that it just reported."""
     call_id = _call_id(event.data.get("call_id"))
     if event.type in BEGINS_A_CALL:
         tx.run(
@@ -63,10 +63,10 @@ def note_files(tx: Tx, agent_id: str, call_id: str | None, paths: Iterable[str])
 
 
 def _call_id(call_id: Any) -> str:
-    """Return the harness's own name of a tool call; calls without one count as the same."""
+    """Return the harness's id of a tool call; calls without an id count as one call."""
     return str(call_id or "")[:200]
 
 
 def end_turn(tx: Tx, agent_id: str) -> None:
-    """Forget what the agent had open: its turn, or its process, is over."""
+    """Delete the open calls of an agent whose turn or process is over."""
     tx.run("DELETE FROM tool_calls WHERE agent_id = :agent", agent=agent_id)

@@ -17,7 +17,7 @@ def _process(ctx: Context) -> Row:
 
 
 def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
-    """Return the living agents of the process in the facts, the session heard of last first.
+    """Return the living agents of the process in the facts, the latest active session first.
 
     On another machine the same pid is another process. Subagents work inside their session and are
     left out. An agent without a session comes last.
@@ -34,9 +34,9 @@ def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
 
 
 def agent_without_session(tx: Tx, ctx: Context) -> str | None:
-    """Return the agent that was registered last for this process, before any hook was heard of it.
+    """Return the agent that this process registered last, and that no hook has reported yet.
 
-    Asked for by itself: many sessions of one process begin without a look at each other.
+    It is a separate query, so that many sessions of one process begin without reading each other.
     """
     if ctx.facts.agent_pid is None:
         return None
@@ -50,7 +50,7 @@ def agent_without_session(tx: Tx, ctx: Context) -> str | None:
 
 
 def who_asks(tx: Tx, ctx: Context, agent_id: str | None) -> str | None:
-    """Return the agent that a request names, else that of the caller's process; None for nobody."""
+    """Return the agent that a request names, else that of the caller's process, else None."""
     if agent_id is not None:
         return agent_id
     here = agents_of_process(tx, ctx)

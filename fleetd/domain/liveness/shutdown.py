@@ -9,19 +9,19 @@ from ..core.context import Context
 from ..core.event_log import position, position_before
 from ..core.tx import Tx
 
-# The end of a session this long before the last thing that was known of the boot is its shutdown's.
+# A session that ended within this time before the boot's last event was closed by its shutdown.
 SHUTDOWN_MS = 60_000
 
 
 def ended_with_last_boot(ctx: Context, happened_at: str | None) -> bool:
-    """Whether something that waited in the spool happened before the machine was started."""
+    """Whether something from the spool happened before the machine was started."""
     return happened_at is not None and to_ms(happened_at) < ctx.now_ms - ctx.awake_ms
 
 
 def keep_sessions_of_shutdown(tx: Tx, ctx: Context) -> None:
-    """Note after a reboot which sessions its shutdown closed, as far as the log tells.
+    """Note after a reboot which sessions its shutdown closed, as far as the log shows.
 
-    Also one that was closed within a minute before the last event of the boot.
+    This includes any session that was closed within a minute before the last event of the boot.
     """
     known = tx.value("SELECT value FROM store_meta WHERE key = 'boot'")
     end = position(tx)

@@ -1,7 +1,7 @@
-"""Inactivity: which missions have fallen silent or lost who worked on them, and which agents.
+"""Inactivity: missions that have fallen silent or lost their agents, and silent agents.
 
-Silence is measured by the awake clock: a stepped wall clock and a
-suspended machine neither cause nor hide it.
+The awake clock measures silence, so a stepped wall clock or a suspended machine neither causes nor
+hides it.
 """
 
 from collections.abc import Sequence
@@ -22,22 +22,23 @@ from .open_calls import LONGEST_CALL_MS
 
 # Heartbeats are expected every minute; five may be missing.
 UNHEARD_MS = 300_000
-# An agent that starts up hears of so many missions, the newest silences first.
+# How many missions a starting agent learns of, the newest silences first.
 TOLD = 20
-# Who waits for a tool has nothing to say and has lost nothing.
+# An agent that waits for a tool has nothing to report and has lost nothing: its mission is busy.
 _BUSY = (
     "EXISTS (SELECT 1 FROM tool_calls c JOIN agents a ON a.id = c.agent_id"
     f" WHERE a.mission_id = m.id AND a.status IN {LIVING} AND c.started_awake_ms >= :forgotten)"
 )
-# Nor has a mission all of whose agents wait for their user; one that was lost does not wait, unless
-# others went on after it.
+# A mission whose agents all wait for their user is idle, not silent. A lost agent does not wait,
+# unless others went on after it.
 _IDLE = (
     "(EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id AND a.status IN ('waiting', 'idle'))"
     " AND NOT EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id AND (a.status = 'active'"
     " OR (a.status = 'lost' AND a.succeeded_by IS NULL"
     " AND a.seen_awake_ms >= m.active_awake_ms))))"
 )
-# Nor does one count as silent of which word may still be on its way from another machine.
+# A mission does not count as silent while news of its agents may still be on the way from another
+# machine.
 _UNTOLD = (
     "(CAST(:machine AS TEXT) <> '' AND EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id"
     f" AND a.status IN {LIVING} AND {unreachable('a')}))"
@@ -54,7 +55,7 @@ _WAITS = (
 )
 
 
-# When an agent was lost last, as the log has it.
+# The position at which an agent was last lost, according to the log.
 _LOST_SEQ = (
     "coalesce((SELECT e.seq FROM events e WHERE e.agent_id = a.id AND e.type = 'agent_lost'"
     " ORDER BY e.seq DESC LIMIT 1), 0)"
@@ -63,8 +64,9 @@ _OPEN = (
     "SELECT 1 FROM sorties s WHERE s.mission_id = m.id AND s.status NOT IN ('completed', 'failed')"
 )
 _LIVES = f"(SELECT 1 FROM agents b WHERE b.mission_id = m.id AND b.status IN {LIVING})"
-# A lost agent, ``a``, left work of the mission open that nobody has taken up since: a sortie of its
-# own, or all of the mission, where nobody else is and nothing was done after it.
+# A lost agent, ``a``, left work of the mission open that nobody has taken up since. This is a
+# sortie of its own, or the whole mission if no other agent lives there and nothing was done after
+# the loss.
 _LEFT_OPEN = (
     "a.mission_id = m.id AND a.status = 'lost' AND a.succeeded_by IS NULL"
     f" AND (EXISTS ({_OPEN} AND s.assigned_to = a.id)"
@@ -80,7 +82,7 @@ _BEREFT = f"(m.status = 'in_progress' AND EXISTS (SELECT 1 FROM agents a WHERE {
 def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any) -> list[Row]:
     """Return the missions that are silent for longer than ``limit_ms``, the newest silence first.
 
-    Exactly at the limit a mission is not silent yet. ``also`` narrows the query further.
+    A mission exactly at the limit is not silent yet. ``also`` narrows the query further.
     """
     return _rows(tx, ctx, limit_ms, _SILENT + also, **params)
 
@@ -107,8 +109,8 @@ def detect(
 ) -> Detection:
     """Find missions in progress that are silent for longer than the threshold, newest first.
 
-    With ``waiting`` those count too that were silent and wait for recovery still: who has come
-    back since was not briefed yet. Recovery is needed when one of them has a checkpoint.
+    ``waiting`` adds missions that were silent and still wait for recovery: agents that came back
+    since were not briefed yet. Recovery is needed when one of the missions has a checkpoint.
     """
     where = f"({_SILENT} OR {_WAITS})" if waiting else _SILENT
     limit = _limit(ctx, threshold_ms)
@@ -123,10 +125,11 @@ def detect(
 def waiting_missions(
     tx: Tx, ctx: Context, threshold_ms: int | None = None, among: Sequence[str] | None = None
 ) -> list[RecoveryCandidate]:
-    """Return what waits for recovery, newest activity first: silent missions, and bereft ones.
+    """Return the missions that wait for recovery, newest activity first.
 
-    Of a lost agent the daemon knows at once, so its work need not fall silent first. ``among``
-    are the only missions to look at. ``threshold_ms`` counts as in ``recovery.detect``.
+    These are silent missions, and missions with work that a lost agent left open. The daemon knows
+    of a lost agent immediately, so its work need not fall silent first. ``among`` are the only
+    missions to look at. ``threshold_ms`` counts as in ``recovery.detect``.
     """
     if among is not None and not among:
         return []
@@ -143,7 +146,7 @@ def _limit(ctx: Context, threshold_ms: int | None) -> int:
 
 
 def _with_lost(tx: Tx, ctx: Context, row: Row, limit_ms: int) -> RecoveryCandidate:
-    """Return a mission that waits, and whose work it is if others go on."""
+    """Return a waiting mission as a candidate, with the lost agent's part if others go on."""
     lost = tx.all(
         f"SELECT a.id, EXISTS {_LIVES} AS others FROM missions m JOIN agents a ON {_LEFT_OPEN}"
         " WHERE m.id = :id ORDER BY a.seen_awake_ms DESC, a.id",
@@ -157,7 +160,7 @@ def _with_lost(tx: Tx, ctx: Context, row: Row, limit_ms: int) -> RecoveryCandida
 
 
 def silence_ms(ctx: Context, mission: Row) -> int:
-    """Return for how long, in ms that the machine was awake, nothing was done on a mission."""
+    """Return how long nothing was done on a mission, in ms that the machine was awake."""
     return max(0, ctx.awake_ms - int(mission["active_awake_ms"]))
 
 
@@ -191,20 +194,21 @@ def candidate_of(
 
 @method(RecoveryDetect)
 def recovery_detect(tx: Tx, ctx: Context, request: RecoveryDetect) -> Detection:
-    """Answer which missions wait for recovery."""
+    """Return the missions that wait for recovery."""
     mission_id = find(tx, "mission", request.mission_id)["id"] if request.mission_id else None
     asked = request.threshold_ms
     return detect(tx, ctx, mission_id, asked, waiting=asked is None)
 
 
 def unheard_rows(tx: Tx, ctx: Context, also: str = "", **params: Any) -> list[Row]:
-    """Return the agents of which nobody has heard for too long; ``also`` narrows the query further.
+    """Return the agents without a sign of life for too long; ``also`` narrows the query further.
 
-    While its tool runs, nobody can say for an agent CLI that it lives: only its hooks speak. Nor
-    can it be heard while its machine is not; for so long after that, too, it is not missed.
+    An agent CLI reports only through its hooks, so nothing shows that it lives while its tool runs.
+    It cannot report while its machine is unreachable either, and has the same time again
+    afterwards.
     """
     return tx.all(
-        # SQLite takes the index of those that are not gone only where the same words stand.
+        # SQLite uses the index of agents that are not gone only if the query repeats its condition.
         "SELECT * FROM agents a WHERE a.status <> 'gone' AND a.status = 'active' AND a.pid IS NULL"
         " AND a.seen_awake_ms < :before AND NOT EXISTS (SELECT 1 FROM tool_calls c"
         " JOIN sessions s ON s.agent_id = c.agent_id"
@@ -237,7 +241,7 @@ def detect_for(
 def _own_part(tx: Tx, ctx: Context, agent: Row) -> RecoveryCandidate | None:
     """Return the agent's mission when the agent was lost or silent, and not briefed since.
 
-    One whose work went to another has no part left to bring back.
+    An agent whose work went to another one has no part left to recover.
     """
     mission = tx.one(
         "SELECT * FROM missions WHERE id = :id AND status = 'in_progress'", id=agent["mission_id"]
@@ -268,7 +272,7 @@ def _own_part(tx: Tx, ctx: Context, agent: Row) -> RecoveryCandidate | None:
 
 
 def to_awake_ms(ctx: Context, at: str) -> int:
-    """Return the place of a timestamp on the awake clock."""
+    """Return the position of a timestamp on the awake clock."""
     return ctx.awake_ms - max(ctx.now_ms - to_ms(at), 0)
 
 
@@ -283,15 +287,15 @@ _MEASURED = (
         "coalesce(last_activity_at, started_at, created_at)",
         "status = 'in_progress'",
     ),
-    # Also the lost: when they were last seen decides whether others went on after them.
+    # Lost agents too: the time they were last seen decides whether others went on after them.
     ("agents", "seen_awake_ms", "last_seen_at", "status <> 'gone'"),
     (
         "recoveries",
         "briefed_awake_ms",
         "coalesce(briefed_at, created_at)",
-        "state <> 'resumed' AND state = 'briefed'",  # the first half names the index
+        "state <> 'resumed' AND state = 'briefed'",  # the first half selects the index
     ),
-    # Of any status: what a run says next joins what was just recorded, or does not.
+    # Runs of any status: this time decides whether the next report joins the last recorded one.
     (
         "runs",
         "snapshot_awake_ms",
@@ -302,9 +306,9 @@ _MEASURED = (
 
 
 def rebase_awake_times(tx: Tx, ctx: Context) -> None:
-    """Convert the figures of another boot: the awake clock starts again with the machine.
+    """Convert the times of another boot: the awake clock restarts with the machine.
 
-    What that boot saw is at least as long ago as this one lasts, whatever the wall clock says.
+    Events of that boot are at least as old as this boot, whatever the wall clock says.
     """
     known = tx.value("SELECT value FROM store_meta WHERE key = 'boot'")
     if known == ctx.boot_id:

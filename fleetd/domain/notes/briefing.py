@@ -6,9 +6,9 @@ from ...protocol.display import path, quote, short
 from ..core.tx import Row, Tx
 from .notes import standing
 
-# What a person pinned is told in more words than others.
+# Pinned notes get more characters than others.
 PINNED_CHARS, NOTE_CHARS, BECAUSE_CHARS = 600, 300, 200
-# So many of one other agent: it cannot fill a briefing.
+# The limit of notes of one other agent: it cannot fill a briefing.
 OF_ONE = 10
 _ORDER = ("constraint", "decision", "ruled-out", "finding")
 _WORDS = {
@@ -20,9 +20,9 @@ _WORDS = {
 
 
 class NoteLines(NamedTuple):
-    """The lines of a briefing, of which the first ``pinned`` are what a person pinned.
+    """The lines of a briefing, of which the first ``pinned`` are notes that a person pinned.
 
-    ``left_out`` is how many more notes stand.
+    ``left_out`` is how many more notes are in force.
     """
 
     lines: list[str]
@@ -45,7 +45,7 @@ def note_lines(tx: Tx, mission_id: str, reader: str | None, longest: int) -> Not
 
 
 def _shares(rows: list[Row], reader: str | None) -> list[Row]:
-    """Return the notes to tell of; of each other agent the newest."""
+    """Return the notes to list; of each other agent only the newest."""
     told: dict[str | None, int] = {}
     kept = []
     for row in rows:
@@ -65,19 +65,19 @@ def _line(row: Row, reader: str | None, longest: int) -> str:
 
 
 def _file(row: Row, reader: str | None, most: int) -> str:
-    """Return the file of a note; what another agent calls a file can be a whole sentence."""
+    """Return the file of a note; a path from another agent can be a whole sentence."""
     foreign = row["origin"] == "agent" and row["agent_id"] != reader
     wordy = len(row["path"].split()) > 1
     return quote(row["path"], most) if foreign and wordy else path(row["path"], most)
 
 
 def _text(row: Row, most: int) -> str:
-    """Return what a note says; of a fact, whatever somebody said stands in quotes already."""
+    """Return the text of a note; a fact has what somebody said in quotes already."""
     return short(row["text"], most) if row["origin"] == "fact" else quote(row["text"], most)
 
 
 def _head(row: Row, reader: str | None, pinned: bool) -> str:
-    """Return whose word a note is, and what kind it is."""
+    """Return the author of a note, and its kind."""
     if row["origin"] == "fact":
         whose = "your session" if row["agent_id"] == reader else f"the session of {row['agent_id']}"
         return f"Pinned by your user, recorded in {whose}" if pinned else f"Recorded in {whose}"

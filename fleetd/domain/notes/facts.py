@@ -1,7 +1,7 @@
 """Facts of sessions as notes: a plan or a permission that was refused, a commit that was reverted.
 
-Each is what a hook or Git said in so many words. Nothing is read out of an agent's or a person's
-prose.
+Each fact is what a hook or Git reported explicitly. Nothing is derived from the prose of an agent
+or a person.
 """
 
 from ...protocol.display import quote
@@ -13,7 +13,7 @@ from ..core.ids import fresh_id
 from ..core.tx import Row, Tx
 from .notes import insert, mark_withdrawn
 
-# Of one mission: the oldest goes, unless a person pinned it.
+# The limit of one mission. Beyond it the oldest is withdrawn, unless a person pinned it.
 FACTS = 50
 ABOUT_CHARS = 200
 _OF_MISSION = "FROM notes WHERE mission_id = :mission AND withdrawn_at IS NULL AND origin = 'fact'"
@@ -42,9 +42,9 @@ def _fact(what: str, about: str | None, reason: str | None) -> str:
 def record(
     tx: Tx, ctx: Context, mission_id: str, agent_id: str, text: str, *, again: bool = False
 ) -> None:
-    """Note a fact of an agent's session as ruled out; one that stands is not noted twice.
+    """Note a fact of an agent's session as ruled out, unless the same fact is in force.
 
-    ``again`` says that it may have been told before: then it counts also if it was withdrawn.
+    ``again`` says that it may have been reported before: then a withdrawn note counts as well.
     """
     withdrawn = "" if again else " AND withdrawn_at IS NULL"
     if tx.exists(
@@ -65,7 +65,7 @@ def record(
 
 
 def _make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
-    """Withdraw the oldest fact that nobody pinned, where there are as many as may be."""
+    """Withdraw the oldest fact that nobody pinned, if the limit is reached."""
     if tx.value(f"SELECT count(*) {_OF_MISSION}", mission=mission_id) < FACTS:
         return
     oldest = tx.one(
@@ -77,6 +77,6 @@ def _make_room(tx: Tx, ctx: Context, mission_id: str) -> None:
 
 
 def end(tx: Tx, ctx: Context, mission_id: str, text: str, reason: str) -> None:
-    """Withdraw a fact that holds no longer, whoever's session it was told in."""
+    """Withdraw a fact that no longer holds, whichever session reported it."""
     for row in tx.all(f"SELECT * {_OF_MISSION} AND text = :text", mission=mission_id, text=text):
         mark_withdrawn(tx, ctx, row, reason, None)

@@ -1,7 +1,7 @@
 """Notes: added, listed, pinned by a person, withdrawn with a reason; never edited.
 
-A note belongs to a mission, and all its agents read it. It goes with the mission where that is
-merged into another one.
+A note belongs to a mission, and all its agents read it. When the mission is merged into another
+one, the note moves along.
 """
 
 import os
@@ -23,13 +23,13 @@ from ..core.tx import Row, Tx
 from ..liveness.process_identity import who_asks
 from ..search import index as search_index
 
-# Each checkpoint of a mission holds all that stand: agents may add so many.
+# Each checkpoint of a mission contains all notes in force, so agents may add only this many.
 STANDING = 200
 _LIST = "fleetctl note list"
 
 
 def add(tx: Tx, ctx: Context, request: NoteAdd) -> Note:
-    """Add a note to an open mission; one that stands already is returned as it is."""
+    """Add a note to an open mission; return an identical note in force unchanged."""
     by = who_asks(tx, ctx, request.agent_id)
     mission = _mission(tx, ctx, request, by)
     note: Row = {
@@ -72,7 +72,7 @@ def insert(tx: Tx, ctx: Context, event: Event, note: Row) -> Row:
 
 
 def count_standing(tx: Tx, mission_id: str) -> int:
-    """Return how many notes of a mission stand."""
+    """Return how many notes of a mission are in force."""
     found: int = tx.value(
         "SELECT count(*) FROM notes WHERE mission_id = :mission AND withdrawn_at IS NULL",
         mission=mission_id,
@@ -84,7 +84,7 @@ _FATE = ("pinned_at", "withdrawn_at", "withdrawn_by", "withdrawn_reason")
 
 
 def standing(tx: Tx, mission_id: str) -> list[Row]:
-    """Return the notes of a mission that stand, oldest first."""
+    """Return the notes of a mission that are in force, oldest first."""
     return tx.all(
         "SELECT * FROM notes WHERE mission_id = :mission AND withdrawn_at IS NULL ORDER BY seq, id",
         mission=mission_id,
@@ -92,7 +92,7 @@ def standing(tx: Tx, mission_id: str) -> list[Row]:
 
 
 def _mission(tx: Tx, ctx: Context, request: NoteAdd, by: str | None) -> Row:
-    """Return the mission that a note is for: the one that is named, that of the place, its own."""
+    """Return the mission of a note: the given one, else that of the place, else the author's."""
     mission_id = request.mission_id or ctx.facts.mission_id
     if mission_id is None and by is not None:
         mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=by)
@@ -106,7 +106,7 @@ def _mission(tx: Tx, ctx: Context, request: NoteAdd, by: str | None) -> Row:
 
 
 def _said(field: str, text: str) -> str:
-    """Return what somebody said, without white space around it; raises InvalidParams for none."""
+    """Return a text without surrounding white space; raises InvalidParams if nothing is left."""
     if not (said := text.strip()):
         raise InvalidParams(
             f"{field} is empty; it takes 1 to {NOTE_CHARS:,} characters.",
@@ -117,7 +117,7 @@ def _said(field: str, text: str) -> str:
 
 
 def _place(mission: Row, path: str | None, cwd: str | None) -> str | None:
-    """Return what a note calls a file: from the mission's directory where it lies in it."""
+    """Return the path of a note's file, relative to the mission's directory if it is in it."""
     if path is None:
         return None
     whole = os.path.normpath(f"{cwd}/{path}" if cwd and not path.startswith("/") else path)
@@ -126,7 +126,7 @@ def _place(mission: Row, path: str | None, cwd: str | None) -> str | None:
 
 
 def _standing_alike(tx: Tx, mission_id: str, note: Row) -> Row | None:
-    """Return the note that says the same by the same author, and stands."""
+    """Return an identical note in force by the same author."""
     names = ("kind", "text", "because", "path", "origin", "agent_id")
     alike = (
         row for row in standing(tx, mission_id) if all(row[name] == note[name] for name in names)
@@ -163,7 +163,7 @@ def list_notes(tx: Tx, ctx: Context, request: NoteList) -> NotePage:
 
 
 def withdraw(tx: Tx, ctx: Context, request: NoteWithdraw) -> Note:
-    """Withdraw a note with a reason; an agent its own, or those of whom it succeeded."""
+    """Withdraw a note with a reason; an agent may withdraw its own or its predecessors' notes."""
     row, by = _standing_note(tx, request.note_id), who_asks(tx, ctx, request.agent_id)
     if by is not None:
         _refuse_others(tx, row, by)
@@ -171,7 +171,7 @@ def withdraw(tx: Tx, ctx: Context, request: NoteWithdraw) -> Note:
 
 
 def mark_withdrawn(tx: Tx, ctx: Context, row: Row, reason: str, by: str | None) -> Row:
-    """Note that a note is withdrawn, and tell it; return its row."""
+    """Mark a note as withdrawn, and emit an event; return its row."""
     tx.run(
         "UPDATE notes SET withdrawn_at = :now, withdrawn_by = :by, withdrawn_reason = :reason"
         " WHERE id = :id",
@@ -182,7 +182,7 @@ def mark_withdrawn(tx: Tx, ctx: Context, row: Row, reason: str, by: str | None) 
     )
     fields = {"withdrawn_at": ctx.now, "withdrawn_by": by, "withdrawn_reason": reason}
     note_changed(tx, row["mission_id"], row["id"], fields)
-    # The events of others do not repeat what an author said: they outlast the author's.
+    # Events of others do not repeat an author's words, because they outlast the author's events.
     told = NoteWithdrawn(note_id=row["id"], kind=row["kind"], reason=reason)
     mission_id = row["mission_id"]
     emit(tx, ctx, told, mission_id=mission_id, agent_id=by, activity=by is not None)
@@ -237,7 +237,7 @@ def pin(tx: Tx, ctx: Context, request: NotePin) -> Note:
 
 
 def move(tx: Tx, source: str, target: str) -> None:
-    """Let a mission's notes go on in the one that it is merged into."""
+    """Move a mission's notes to the mission into which it is merged."""
     rows = tx.all(
         "UPDATE notes SET mission_id = :target, came_from = :source WHERE mission_id = :source"
         " RETURNING *",
@@ -248,7 +248,7 @@ def move(tx: Tx, source: str, target: str) -> None:
 
 
 def move_back(tx: Tx, source: str, target: str) -> None:
-    """Give a mission that goes on by itself again the notes that it brought along."""
+    """Move back the notes of a mission that goes on by itself again."""
     rows = tx.all(
         "UPDATE notes SET mission_id = :target, came_from = NULL"
         " WHERE mission_id = :source AND came_from = :target RETURNING *",
@@ -265,7 +265,7 @@ def _keep_moved(tx: Tx, rows: list[Row], source: str, target: str) -> None:
 
 
 def bring_back(tx: Tx, mission_id: str, kept: list[Note]) -> int:
-    """Write back the notes of a checkpoint that the store has lost; return how many.
+    """Restore the notes of a checkpoint that the store has lost; return how many.
 
     What the checkpoint knows of a pin or a withdrawal counts where the row knows less.
     """
@@ -293,7 +293,7 @@ def bring_back(tx: Tx, mission_id: str, kept: list[Note]) -> int:
 
 
 def _insert_lost(tx: Tx, mission_id: str, note: Note) -> bool:
-    """Write the row of a note that has none; one that went on in another mission is there."""
+    """Write the row of a lost note; a note that moved to another mission still has one."""
     if tx.exists("SELECT 1 AS there FROM notes WHERE id = :id", id=note.id):
         return False
     columns = {name: getattr(note, name) for name in Note.__struct_fields__}

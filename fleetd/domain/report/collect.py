@@ -1,4 +1,4 @@
-"""Collects a report: its subject, the events of its places batch by batch, and the records."""
+"""Collection of a report: its subject, the events of its places batch by batch, and the records."""
 
 import msgspec
 
@@ -42,7 +42,7 @@ _SUMMARY = (
     "id, mission_id, timestamp, trigger, trigger_details, progress_percent, sortie_count,"
     " lock_count, message_count, size_bytes, consumed_at, undo"
 )
-# Of what harnesses kept of a window, and of what nobody reads here, nothing is loaded.
+# The data of events that nobody reads here, and what harnesses kept of a window, is not loaded.
 _READ = in_sql(sorted({*TOLD, *HEARD} - {"window_compacted"}))
 _COLUMNS = (
     "seq, type, timestamp, mission_id, agent_id, activity,"
@@ -50,16 +50,16 @@ _COLUMNS = (
 )
 
 
-# Of records that were made up to a moment: some know the end of the log before they were made.
+# Records that were made up to a moment: the ``seq`` of some is the end of the log before them.
 _MADE = "seq <= :last AND created_at <= :time"
 FOREVER = "9999-12-31T23:59:59.999Z"
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What is reported of, and up to where in the log.
+    """The subject of a report, and the position of the log up to which it goes.
 
     ``missions`` are the mission with those merged into it, which come first; empty for an agent.
-    ``moment`` is the one that is reported of; None for now.
+    ``moment`` is the moment of the report; None for now.
     """
 
     agent_id: str | None
@@ -75,12 +75,12 @@ class Subject(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Moment:
-        """Return the moment that no reported record is behind."""
+        """Return the moment up to which records are reported."""
         return self.moment or Moment(LOG_END, FOREVER)
 
 
 def find_subject(tx: Tx, ctx: Context, request: ReportGet) -> Subject:
-    """Return what a request asks a report of; raises NotFound, or InvalidParams."""
+    """Return the subject of a request; raises NotFound, or InvalidParams."""
     if (request.mission_id is None) == (request.agent_id is None):
         raise InvalidParams(
             "Give either mission_id or agent_id.",
@@ -97,7 +97,7 @@ def find_subject(tx: Tx, ctx: Context, request: ReportGet) -> Subject:
 
 
 def next_events(tx: Tx, ctx: Context, subject: Subject, place: str, since: int) -> list[Row]:
-    """Return the next events of a place behind a position; none when it is over."""
+    """Return the next events of a place after a position; empty when there are no more."""
     if subject.agent_id is not None:
         return tx.all(
             f"SELECT {_COLUMNS} FROM events WHERE agent_id = :place AND seq > :since"
@@ -118,7 +118,7 @@ def next_events(tx: Tx, ctx: Context, subject: Subject, place: str, since: int) 
 
 
 def finish(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
-    """Return the report: what the events told, and what the records say, now or at the moment."""
+    """Return the report from the events and the records, now or at the moment."""
     report = _report(tx, ctx, subject, story)
     if subject.moment is None:
         return report
@@ -188,7 +188,7 @@ def _missions_of(agent: Agent | None, story: Story) -> tuple[str, ...]:
 
 
 def _missions(tx: Tx, ids: tuple[str, ...]) -> list[Mission]:
-    """Return the missions that are still there, in the order of their beginnings."""
+    """Return the missions that still exist, in the order of their creation."""
     rows: list[Row] = []
     for some in chunks(ids):
         rows += tx.all(
@@ -202,7 +202,7 @@ def _missions(tx: Tx, ids: tuple[str, ...]) -> list[Mission]:
 def _planned(
     tx: Tx, mission_ids: list[str], agent_id: str | None
 ) -> tuple[list[ReportSortie], int]:
-    """Return the sorties of missions, of an agent those that it was given; how many more."""
+    """Return the sorties of missions, for an agent only its own, and how many more there are."""
     found: list[Row] = []
     for mission_id in mission_ids:
         found += tx.all(
@@ -221,7 +221,7 @@ def _planned(
 def _agents(
     tx: Tx, subject: Subject, story: Story, planned: list[ReportSortie]
 ) -> tuple[list[ReportAgent], int]:
-    """Return those that took part: by events, by their registration, or by a sortie."""
+    """Return the agents that took part: by events, by their registration, or by a sortie."""
     parts = {part.agent_id: part for part in story.parts.values()}
     names = list(parts)
     if subject.agent_id is not None:
@@ -268,7 +268,7 @@ def _agent(name: str, part: Part | None, agent: Agent | None) -> ReportAgent:
 
 
 def _whose(subject: Subject, mission_ids: list[str]) -> list[tuple[str, str]]:
-    """Return of whom notes are listed: of the agent, or of the missions."""
+    """Return whose notes to list: those of the agent, or of the missions."""
     if subject.agent_id is not None:
         return [("agent_id", subject.agent_id)]
     return [("mission_id", each) for each in mission_ids]

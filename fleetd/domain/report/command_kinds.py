@@ -13,7 +13,7 @@ _RUNNERS = frozenset(
         *("karma", "tap", "nosetests", "nextest", "behave", "minitest", "bun-test"),
     )
 )
-# Programs that run tests, among much else, by a word behind them.
+# Programs that run tests, among much else, if a word after them names the tests.
 _TOOLS = frozenset(
     (
         *("make", "gmake", "just", "task", "npm", "pnpm", "yarn", "bun", "deno", "cargo", "go"),
@@ -23,7 +23,7 @@ _TOOLS = frozenset(
     )
 )
 _TEST_WORD = re.compile(r"(?:unit|integration|e2e|it)?[-_:]?tests?(?:$|[-_:.].*)")
-# What stands before the command that it runs, with its own options.
+# Words before the command that they run, with options of their own.
 _WRAPPERS = frozenset(
     (
         *("env", "nice", "time", "timeout", "nohup", "sudo", "xvfb-run", "exec", "command"),
@@ -52,7 +52,7 @@ def commits(command: str) -> bool:
 
 
 def _simple_commands(command: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a line of the shell."""
+    """Yield the words of each command in a shell line."""
     reader = shlex.shlex(command, posix=True, punctuation_chars=_BETWEEN)
     reader.whitespace, reader.commenters = " \t\r", ""
     try:

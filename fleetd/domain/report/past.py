@@ -16,7 +16,7 @@ from ..core.ids import find
 from ..core.tx import Row, Tx
 from ..timeline.fleet import Past, is_known
 
-# What a report says of a mission as it was; the rest does not change.
+# The fields of a mission that a report shows as they were; the rest does not change.
 _OF_PLAN = ("title", "description", "status", "priority", "project_dir", "started_at", "briefing")
 SORTIES, LOCKS, CONFLICTS, LINES = 1_000, 50, 20, 50
 
@@ -31,8 +31,8 @@ def turn_back(
 ) -> Report:
     """Return a report whose events end at a moment with the records of that moment.
 
-    One of an earlier moment than the history of agents has their present records. Raises
-    InvalidState where nobody knows the state of the mission.
+    If the history of agents begins after the moment, their present records stay. Raises
+    InvalidState if the state of the mission is unknown.
     """
     if mission_id is not None:
         refuse_unknown_state(tx, find(tx, "mission", mission_id), moment)
@@ -73,7 +73,7 @@ def _since(at: str | None, moment: Moment) -> bool:
 
 
 def _mission(mission: Mission, plan: Plan | None, moment: Moment) -> Mission:
-    """Return a mission as it was; what nobody knows of it is as it is now."""
+    """Return a mission as it was; unknown fields keep their present values."""
     known: dict[str, Any] = {}
     if plan is not None:
         known = {name: plan.mission[name] for name in _OF_PLAN if name in plan.mission}
@@ -137,7 +137,7 @@ def _left_open(
     mission_id: str | None,
     agent: Agent | None,
 ) -> ReportOpen:
-    """Return what was left of the plan, and the locks and conflicts of then."""
+    """Return the open part of the plan, and the locks and conflicts of that moment."""
     mission_id = mission_id or (agent.mission_id if agent else None)
     plan = plans.get(mission_id or "")
     if mission_id is None or plan is None or plan.mission["status"] not in OPEN_MISSION:

@@ -1,4 +1,4 @@
-"""The story that events tell: what was asked, done and met, event by event, within bounds."""
+"""The story of a report: what was asked, done and met, from its events, within bounds."""
 
 import contextlib
 from collections import OrderedDict, deque
@@ -22,17 +22,17 @@ from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, LONGEST_CALL_MS
 from ..stats import compactions
 from .command_kinds import commits, runs_tests
 
-# Of each list of a report.
+# The limit of each list of a report.
 LISTED = 200
-# Different files, commands and agents that are remembered while the log is read.
+# How many different files, commands and agents are remembered while the log is read.
 REMEMBERED = 5_000
 TEXT_CHARS, COMMAND_CHARS, ERROR_CHARS = 2_000, 1_000, 1_000
-# Who does nothing for longer is not at work, unless a call is open.
+# An agent that does nothing for longer is not at work, unless a call is open.
 PAUSE_MS = 300_000
 _CALLS = 1_000
 _NAMED = 20
 _SPOKEN = ("prompt_submitted", "agent_answered", "agent_paused")
-# What is read of events; of the others only when they were, and whose.
+# The events whose data is read; of the others only their time and agent count.
 TOLD = (*_SPOKEN, "file_modified", "error_reported", *BEGINS_A_CALL, *ENDS_A_CALL)
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,7 +40,7 @@ _Result = Literal["PASS", "FAIL"] | None
 
 
 class Newest(Generic[K, V]):
-    """What was met last, by its key, up to a number; ``dropped`` counts what went."""
+    """The newest items by key, up to a limit; ``dropped`` counts the removed ones."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -48,7 +48,7 @@ class Newest(Generic[K, V]):
         self.dropped = 0
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return what is kept under a key, made if there is nothing, as the newest of all."""
+        """Return the item of a key, created if it is missing, and make it the newest."""
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
@@ -59,7 +59,7 @@ class Newest(Generic[K, V]):
         return found
 
     def pop(self, key: K) -> V | None:
-        """Return what was kept under a key, and keep it no longer."""
+        """Remove the item of a key, and return it."""
         return self._kept.pop(key, None)
 
     def keys(self) -> list[K]:
@@ -67,7 +67,7 @@ class Newest(Generic[K, V]):
         return list(self._kept)
 
     def values(self) -> list[V]:
-        """Return what is kept, the newest last."""
+        """Return the items, the newest last."""
         return list(self._kept.values())
 
     def __len__(self) -> int:
@@ -78,14 +78,14 @@ class Newest(Generic[K, V]):
 
 
 class _Tail(Generic[V]):
-    """The newest of what comes; ``dropped`` counts the others."""
+    """The newest items; ``dropped`` counts the others."""
 
     def __init__(self) -> None:
         self.kept: deque[V] = deque(maxlen=LISTED)
         self.dropped = 0
 
     def add(self, thing: V) -> None:
-        """Take in the next one."""
+        """Add the next item."""
         self.dropped += len(self.kept) == self.kept.maxlen
         self.kept.append(thing)
 
@@ -114,7 +114,7 @@ class _File(msgspec.Struct):
 
 
 class _Run(msgspec.Struct):
-    """One run of a command: some harnesses tell in two events how it ended."""
+    """One run of a command: some harnesses report its end in two events."""
 
     command: _Command
     commit: int | None
@@ -136,7 +136,7 @@ class Part(msgspec.Struct):
     last_active_ms: int | None = None
     waits: bool = False
     failed_unnamed: bool = False
-    """Whether the last event is the end of a command that failed and has no name."""
+    """Whether the last event is the end of a failed command without a call id."""
     # The calls that are open, with the command of each.
     open: Newest[str, str | None] = msgspec.field(default_factory=lambda: Newest(_CALLS))
     runs: Newest[str, _Run] = msgspec.field(default_factory=lambda: Newest(_CALLS))
@@ -144,7 +144,7 @@ class Part(msgspec.Struct):
 
 
 class Story:
-    """What the events of a report tell, in their order."""
+    """What the events of a report say, in their order."""
 
     def __init__(self) -> None:
         self.first_at, self.last_at = "", ""
@@ -158,7 +158,7 @@ class Story:
         self._commits_dropped = 0
 
     def hear(self, row: Row) -> None:
-        """Take in the next event."""
+        """Process the next event."""
         data = data_of(row)
         at = happened_at(data, row)
         self.first_at = min(self.first_at or at, at)
@@ -208,7 +208,7 @@ class Story:
             _add(found.agents, part.agent_id)
 
     def _ended(self, row: Row, data: dict[str, Any], at: str, part: Part) -> None:
-        """Take in that a call ended; the second event of one call adds what the first left out."""
+        """Process the end of a call; the second event of one call adds what the first left out."""
         named = _text(data.get("call_id"), 200)
         if not named and row["type"] == "tool_failed" and part.failed_unnamed:
             return
@@ -245,7 +245,7 @@ class Story:
         return _Run(found, commit)
 
     def _settle(self, run: _Run, result: _Result, data: dict[str, Any], at: str) -> None:
-        """Note how a run ended; a run that failed by one of its two events has failed."""
+        """Note how a run ended; it failed if either of its two events reports a failure."""
         command = run.command
         command.last_at = max(command.last_at, at)
         if result is not None and run.result != "FAIL" and result != run.result:
@@ -267,7 +267,7 @@ class Story:
         return kept[:LISTED], len(kept[LISTED:]) + self._files.dropped
 
     def commands(self) -> tuple[list[ReportCommand], int]:
-        """Return the commands, the newest first and those that test; how many more there are."""
+        """Return the newest commands, further ones that run tests, and how many more there are."""
         kept = [
             ReportCommand(**msgspec.structs.asdict(each))
             for each in reversed(self._commands.values())
@@ -330,7 +330,7 @@ def _add(names: list[str], name: str) -> None:
 
 
 def _text(value: object, most: int) -> str:
-    """Return a text of an event, cut; anybody may append an event in which it is none."""
+    """Return a text of an event, truncated; any client may append an event without one."""
     text = value if isinstance(value, str) else ""
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -338,7 +338,7 @@ def _text(value: object, most: int) -> str:
 def happened_at(data: dict[str, Any], row: Row) -> str:
     """Return when an event happened: before it was recorded, if it waited in the spool.
 
-    Anybody may append an event with a time that is none.
+    Any client may append an event with an invalid time.
     """
     told = data.get("happened_at")
     if isinstance(told, str):

@@ -1,1 +1,1 @@
-"""What is past its time, and its removal."""
+"""Retention: what is expired, and its removal."""

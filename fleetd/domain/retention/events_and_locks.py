@@ -1,11 +1,11 @@
-"""Retention of the log: events and ended locks that nobody needs any more go, batch by batch.
+"""Retention of the log: deletes events and ended locks that nobody needs, batch by batch.
 
 An event stays while its mission is unfinished or has a checkpoint, and while a cursor in use on its
-stream has not come to it; the newest event always stays: the log's end must not go back.
+stream has not reached it. The newest event always stays: the log's end must not go back.
 
-The log is walked by ``seq``, and an event that is young enough ends the walk, since whatever comes
-after it is younger, even if a clock that was set back says otherwise. Only an event from the
-future does not end it: a clock that was wrong wrote that one. It stays until its time has come.
+The walk goes by ``seq`` and ends at an event that is young enough. All later events are younger,
+even if a clock that was set back says otherwise. Only an event from the future does not end the
+walk, because a wrong clock wrote it. It stays until its time has come.
 """
 
 from ...protocol.records import Record
@@ -17,7 +17,7 @@ from ..core.soft_delete import LIVE
 from ..core.sql import Batch
 from ..core.tx import LogLine, Row, Tx
 
-# Whoever follows the whole log keeps his cursor here, whatever streams its events are of.
+# A reader that follows the whole log keeps its cursor on this stream, for events of any stream.
 WHOLE_LOG = "fleet"
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 _UNNEEDED = (
@@ -32,7 +32,7 @@ _UNNEEDED = (
 
 
 class OldEvents(Record, frozen=True, kw_only=True):
-    """A piece of the log: ``unneeded`` events after ``since`` and up to ``until``."""
+    """A batch of the log: ``unneeded`` events after ``since`` and up to ``until``."""
 
     since: int
     until: int
@@ -40,12 +40,12 @@ class OldEvents(Record, frozen=True, kw_only=True):
 
 
 def unused_since(ctx: Context) -> str:
-    """Return since when a cursor must have been used to keep anything; older events may go."""
+    """Return the oldest use with which a cursor keeps events; events from before may be deleted."""
     return ctx.days_ago(ctx.config.retention.event_days)
 
 
 def find_old(tx: Tx, ctx: Context, since: int) -> Batch[OldEvents, int]:
-    """Return how far the next piece of the log is old, and how much of it nobody needs."""
+    """Return how far the next batch of the log is old, and how many of its events are unneeded."""
     old = unused_since(ctx)
     rows = tx.all(
         "SELECT seq, timestamp FROM events WHERE seq > :since ORDER BY seq LIMIT :limit",
@@ -66,7 +66,7 @@ def find_old(tx: Tx, ctx: Context, since: int) -> Batch[OldEvents, int]:
 
 @frees_space
 def drop_old(tx: Tx, ctx: Context, since: int, until: int) -> int:
-    """Remove the events of a piece that nobody needs now; return how many."""
+    """Remove the events of a batch that nobody needs now; return how many."""
     rows = tx.all(
         "DELETE FROM events WHERE seq IN"
         f" (SELECT e.seq FROM events e WHERE {_UNNEEDED}) RETURNING seq, stream",
@@ -79,7 +79,7 @@ def drop_old(tx: Tx, ctx: Context, since: int, until: int) -> int:
 
 
 def _note_missed(tx: Tx, dropped: list[Row]) -> None:
-    """Note with the cursors that have not come to them that events went."""
+    """Note deleted events with the cursors that have not reached them."""
     newest: dict[str, int] = {}
     for row in dropped:
         for stream in (row["stream"], WHOLE_LOG):
@@ -103,10 +103,10 @@ def _note_missed(tx: Tx, dropped: list[Row]) -> None:
 
 @frees_space
 def drop_old_history(tx: Tx, ctx: Context) -> int:
-    """Remove what agents, locks and edits were like before the oldest events that are kept.
+    """Remove the history of agents, locks and edits from before the oldest events that are kept.
 
-    Of each record the state at that place stays. Moments before it are not known from then on.
-    Returns how many rows of a batch went; 0 when there are no more.
+    The state of each record at that position stays. Moments before it are unknown from then on.
+    Returns how many rows of a batch were removed; 0 when there are no more.
     """
     old = unused_since(ctx)
     cut = position_before(tx, old, position(tx))
@@ -115,7 +115,7 @@ def drop_old_history(tx: Tx, ctx: Context) -> int:
         cut = oldest - 1  # the events in between are gone
     if cut == 0:
         return 0
-    # Of moments between the last event that went and the first that is kept nothing is known.
+    # Nothing is known of moments between the last deleted event and the first one that is kept.
     known_from = oldest or cut
     keep_leases(tx, cut, old)
     gone = len(
@@ -153,8 +153,8 @@ def drop_old_history(tx: Tx, ctx: Context) -> int:
 def drop_old_locks(tx: Tx, ctx: Context) -> int:
     """Remove locks that ended before the oldest events that are kept, the oldest first.
 
-    Returns how many of them; 0 when there are no more. Who locked what is told by the log for as
-    long. The newest token stands elsewhere.
+    Returns how many were removed; 0 when there are no more. The log keeps for as long who locked
+    what. The newest token is stored elsewhere.
     """
     rows = tx.all(
         "DELETE FROM locks WHERE id IN (SELECT id FROM locks WHERE status <> 'active'"

@@ -1,11 +1,11 @@
-"""Pruning: which checkpoints and snapshots are expired, found and marked batch by batch.
+"""Pruning: finds expired checkpoints and snapshots, and marks them, batch by batch.
 
-Finding only reads; the transaction that marks judges again what was found, since much may have
-happened in between. Every batch is bounded, so that nobody waits long behind one.
+Finding only reads. The transaction that marks checks the records again, since much may have
+happened in between. Every batch is bounded, so that nobody waits long for one.
 
-Of a mission these checkpoints always stay: the newest ``keep``; while it is unfinished, the target
-of ``latest.json``; while it waits for recovery, an unused one. Of a run the latest ``failed`` and
-the latest ``completed`` snapshot always stay; of the others the latest 50, for 14 days.
+A mission always keeps its newest ``keep`` checkpoints. While it is unfinished, it keeps the target
+of ``latest.json``; while it waits for recovery, an unused one. A run always keeps its latest
+``failed`` and its latest ``completed`` snapshot. It keeps the latest 50 others for 14 days.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ from ..liveness.silence import detect
 
 
 class RetentionPolicy(Record, frozen=True, kw_only=True):
-    """How old and how many records of a noun may be, and of whom; None for everybody."""
+    """The age and the number of records of a noun to keep, and their owner; None for all owners."""
 
     days: int
     keep: int
@@ -37,14 +37,14 @@ class RetentionPolicy(Record, frozen=True, kw_only=True):
 
 
 def is_older(ctx: Context, timestamp: str, days: int) -> bool:
-    """Whether a moment is more than so many days ago; 0 days ask for no age at all."""
+    """Whether a time is more than so many days ago; with 0 days, any age counts."""
     return days == 0 or timestamp < ctx.days_ago(days)
 
 
 def _expired_checkpoints(
     tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list[Row]
 ) -> Iterable[Row]:
-    """Return those checkpoints of one mission that have to go."""
+    """Return which checkpoints of one mission are expired."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=rows[0]["owner_id"])
     if mission is None:
         return []
@@ -86,7 +86,7 @@ def _unused(row: Row) -> bool:
 
 
 def _expired_of_finished(tx: Tx, ctx: Context, mission: Row, rows: list[Row]) -> list[Row]:
-    """Of a finished mission only the final one stays, so many days from the mission's end."""
+    """Return all but the final checkpoint, which expires some days after the mission's end."""
     final = _final(tx, mission)
     days = ctx.config.retention.completed_days
     ended = mission["completed_at"] or ""
@@ -108,7 +108,7 @@ def _final(tx: Tx, mission: Row) -> str | None:
 
 
 def _newest_checkpoint(tx: Tx, mission_id: str, also: str = "", **params: str) -> str | None:
-    """Return the newest checkpoint that is no undo checkpoint."""
+    """Return the newest checkpoint that is not an undo checkpoint."""
     found: str | None = tx.value(
         f"SELECT id FROM checkpoints WHERE mission_id = :mission AND {LIVE} AND undo = 0{also}"
         " ORDER BY seq DESC LIMIT 1",
@@ -118,12 +118,12 @@ def _newest_checkpoint(tx: Tx, mission_id: str, also: str = "", **params: str) -
     return found
 
 
-# What a run can end in, and what its recovery context may have to go back to.
+# The statuses in which a run can end, and to which its recovery context may have to go back.
 TERMINAL = ("failed", "completed")
 
 
 def _expired_snapshots(tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list[Row]) -> list[Row]:
-    """Return those snapshots of one run that have to go."""
+    """Return which snapshots of one run are expired."""
     every = _newest_first(tx, rows[0]["owner_id"])
     kept, latest = _preserved(every), {row["id"] for row in every[: policy.keep]}
     return [
@@ -135,11 +135,11 @@ def _expired_snapshots(tx: Tx, ctx: Context, policy: RetentionPolicy, rows: list
 
 
 def drop_surplus(tx: Tx, ctx: Context, run_id: str) -> None:
-    """Keep a run under its number of snapshots, whatever their age; the oldest go first."""
+    """Limit a run's number of snapshots, whatever their age; delete the oldest first."""
     rows = _newest_first(tx, run_id)
     kept = _preserved(rows)
     beyond = rows[ctx.config.retention.snapshots_per_run :]
-    # A number that was lowered is reached step by step: a snapshot must not wait for it.
+    # A lowered limit is reached step by step, so that a snapshot does not wait for it.
     going = [row for row in reversed(beyond) if row["id"] not in kept][: ctx.batches.surplus]
     if not going:
         return
@@ -150,7 +150,7 @@ def drop_surplus(tx: Tx, ctx: Context, run_id: str) -> None:
 
 
 def _newest_first(tx: Tx, run_id: str) -> list[Row]:
-    """Return what retention asks of a run's snapshots, the newest first."""
+    """Return the columns of a run's snapshots that retention needs, the newest first."""
     return tx.all(
         f"SELECT id, status, size_bytes FROM snapshots WHERE run_id = :run AND {LIVE}"
         " ORDER BY seq DESC",
@@ -159,7 +159,7 @@ def _newest_first(tx: Tx, run_id: str) -> list[Row]:
 
 
 def _preserved(newest: list[Row]) -> set[str]:
-    """Return the snapshots of a run that stay however many and old they are."""
+    """Return the snapshots of a run that stay, whatever their number and age."""
     latest = (
         next((row["id"] for row in newest if row["status"] == status), None) for status in TERMINAL
     )
@@ -170,7 +170,7 @@ def _preserved(newest: list[Row]) -> set[str]:
 def drop_empty_runs(tx: Tx, ctx: Context) -> list[str]:
     """Drop some runs without snapshots, and return them; none when there are no more.
 
-    One whose agent lives stays: it may be recorded again.
+    A run whose agent lives stays: it may be recorded again.
     """
     rows = tx.all(
         "DELETE FROM runs WHERE id IN (SELECT r.id FROM runs r"
@@ -190,7 +190,7 @@ _EXPIRED: dict[Noun, Callable[[Tx, Context, RetentionPolicy, list[Row]], Iterabl
 
 
 class PruneCursor(Record, frozen=True, kw_only=True):
-    """How far a pruning has looked: owner by owner, in each of them oldest first."""
+    """The position of a pruning: owner by owner, the oldest records of each first."""
 
     owner_id: str = ""
     seq: int = -(2**62)
@@ -198,7 +198,7 @@ class PruneCursor(Record, frozen=True, kw_only=True):
 
 
 class PruneCandidate(Record, frozen=True, kw_only=True):
-    """A record that is past its time; ``cause`` is what it was taken for."""
+    """An expired record; ``cause`` says why it was taken."""
 
     id: str
     owner_id: str
@@ -210,7 +210,7 @@ class PruneCandidate(Record, frozen=True, kw_only=True):
 def policy(
     tx: Tx, ctx: Context, noun: Noun, owner_id: str | None, days: int | None, keep: int | None
 ) -> RetentionPolicy:
-    """Return the settings in force unless others are wished; raises NotFound for the owner."""
+    """Return the given limits, else the configured ones; raises NotFound for the owner."""
     kind = KINDS[noun]
     set_days, set_keep = kind.retention(ctx.config.retention)
     return RetentionPolicy(
@@ -236,7 +236,7 @@ def _owner(tx: Tx, kind: RecordKind, given: str) -> str:
 def look(
     tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, cursor: PruneCursor
 ) -> Batch[list[PruneCandidate], PruneCursor]:
-    """Return what is expired among the next records, oldest first of each owner."""
+    """Return the expired ones of the next records, the oldest of each owner first."""
     kind, found, looked_at = KINDS[noun], list[PruneCandidate](), 0
     for _ in range(ctx.batches.owners):
         rows = _rows_after(tx, kind, cursor, ctx.batches.records - looked_at)
@@ -283,7 +283,7 @@ def _candidate(row: Row) -> PruneCandidate:
 def mark(
     tx: Tx, ctx: Context, noun: Noun, policy: RetentionPolicy, found: list[PruneCandidate]
 ) -> list[PruneCandidate]:
-    """Mark candidates deleted; what was used, deleted or needed since they were found stays."""
+    """Mark candidates deleted, except those that were used, deleted or needed since."""
     marked = list[PruneCandidate]()
     for _, candidates in groupby(found, key=lambda candidate: candidate.owner_id):
         rows = [row for each in candidates if (row := _live_row(tx, noun, each.id)) is not None]
@@ -300,5 +300,5 @@ def _live_row(tx: Tx, noun: Noun, record_id: str) -> Row | None:
 
 @frees_space
 def announce(tx: Tx, ctx: Context, noun: Noun, deleted: int, freed_bytes: int) -> None:
-    """Say once, for all its batches, what a pruning deleted."""
+    """Emit one event about what all batches of a pruning deleted."""
     emit(tx, ctx, KINDS[noun].pruned(deleted=deleted, freed_bytes=freed_bytes))

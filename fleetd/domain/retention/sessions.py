@@ -1,7 +1,7 @@
-"""Retention of sessions: automatic missions that nobody closed, and sessions past their time.
+"""Retention of sessions: automatic missions that nobody closed, and expired sessions.
 
-A session is made for every conversation, so its mission must not stay for ever. No mission of
-a person's is touched.
+Every conversation creates a session, so its mission must not stay for ever. A person's missions are
+not touched.
 """
 
 from ...protocol.types import OPEN_MISSION
@@ -19,10 +19,10 @@ SessionCursor = tuple[str, str, str]
 
 
 def close_abandoned(tx: Tx, ctx: Context) -> bool:
-    """Close some missions in which nothing was done for ``retention.days`` and nobody lives.
+    """Close some missions without activity for ``retention.days`` and without a living agent.
 
-    Returns whether there were any.
-    An agent without a process to watch counts as living as long as it was seen in that time.
+    Returns whether there were any. An agent without a process to watch counts as living as long as
+    it was seen in that time.
     """
     days = max(1, ctx.config.retention.days)
     rows = tx.all(
@@ -40,12 +40,13 @@ def close_abandoned(tx: Tx, ctx: Context) -> bool:
 
 
 def find_expired(tx: Tx, ctx: Context, since: str) -> Batch[list[str], str]:
-    """Return those of the next automatic missions that ended ``retention.completed_days`` ago.
+    """Return which of the next automatic missions ended ``retention.completed_days`` ago.
 
-    Those that have a checkpoint stay until it is pruned.
+    Missions with a checkpoint stay until it is pruned.
     """
     rows = tx.all(
-        # By id alone: with their status too, all those that follow would be sorted for each piece.
+        # By id alone: with a condition on the status, each batch would sort all missions that
+        # follow.
         "SELECT id, status, completed_at, origin, EXISTS (SELECT 1 FROM checkpoints c"
         " WHERE c.mission_id = missions.id) AS kept FROM missions"
         " WHERE id > :since ORDER BY id LIMIT :most",
@@ -68,10 +69,10 @@ def find_expired(tx: Tx, ctx: Context, since: str) -> Batch[list[str], str]:
 def drop_old_sessions(
     tx: Tx, ctx: Context, since: SessionCursor
 ) -> Batch[list[str], SessionCursor]:
-    """Drop those of the next sessions without a mission that were long silent; return whose.
+    """Drop the next sessions without a mission that were long silent; return their agents.
 
-    Long is ``retention.completed_days``. Their agents go too, unless they declared something or go
-    by their name elsewhere. A session that is resumed after all begins anew.
+    Long means ``retention.completed_days``. Their agents are deleted too, unless they declared
+    something or have another session. A session that is resumed later starts as a new one.
     """
     old = ctx.days_ago(ctx.config.retention.completed_days)
     over = f"a.mission_id IS NULL AND (a.pid IS NULL OR a.status NOT IN {LIVING})"

@@ -1,7 +1,7 @@
-"""Documents: what of events, messages and notes is searchable.
+"""Documents: the searchable parts of events, messages and notes.
 
-An event that says nothing has none, such as a heartbeat, a renewed lease or a delivery. What a
-message or a note says is found by its own row, so the event of it has none either.
+An event without content has no document, such as a heartbeat, a renewed lease or a delivery. The
+row of a message or a note has its own document, so the event about it has none either.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from .words import NAMES_CHARS, name_of, names_in, words_of
 
 # The field of an event that names a file.
 FILE = "file"
-# What is searched of each type of event: the fields, the words first.
+# The searched fields of each type of event, the most important first.
 FIELDS: dict[str, tuple[str, ...]] = {
     "mission_created": ("title",),
     "mission_failed": ("reason",),
@@ -43,7 +43,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "prompt_submitted": ("prompt",),
     "agent_answered": ("message",),
 }
-# These say something only with what is noted beside the title.
+# These have content only if the field beside the title is set.
 NOTED: dict[str, str] = {"sortie_progressed": "notes"}
 KINDS: dict[str, SearchKind] = {
     "prompt_submitted": "prompt",
@@ -96,7 +96,7 @@ def of_event(kind: str, data: Mapping[str, Any]) -> Document | None:
             fields = ("title", NOTED[kind]) if data.get(NOTED[kind]) else ()
         elif kind in EVENT_TYPES:
             fields = ()
-        else:  # of a type that somebody made up
+        else:  # a type that a client made up
             fields = tuple(name for name in data if name not in _NAME_FIELDS)
     files = tuple(_texts(data[FILE])) if FILE in fields and FILE in data else ()
     texts = [
@@ -119,7 +119,7 @@ def of_note(row: Mapping[str, Any]) -> Document:
 
 
 def _texts(value: Any) -> Iterable[str]:
-    """Yield the texts of a value, however deep they stand."""
+    """Yield the texts of a value, however deep they are nested."""
     if isinstance(value, str):
         if value:
             yield value

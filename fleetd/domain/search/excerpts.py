@@ -1,11 +1,11 @@
-"""Excerpts: one line of what a hit says, around the first thing that matches."""
+"""Excerpts: one line of a hit's text, around the first match."""
 
 from collections.abc import Iterable, Sequence
 
 from .query_language import Phrase
 from .words import fold, plain, tokens
 
-# So long an excerpt is at most, and so much of it stands before what matches.
+# The maximum length of an excerpt, and how much of it precedes the first match.
 EXCERPT_CHARS = 240
 BEFORE_CHARS = 60
 MARKS = 20
@@ -17,7 +17,7 @@ Span = tuple[int, int]
 def excerpt_of(
     text: str, phrases: Sequence[Phrase], names: Iterable[str]
 ) -> tuple[str, list[Span]]:
-    """Return one line of a text, and what of it matches."""
+    """Return one line of a text, and the spans of it that match."""
     line = " ".join(plain(text).split())
     found = _merged([*_phrases_in(line, phrases), *_names_in(line, names)])
     first = found[0][0] if found else 0
@@ -47,7 +47,7 @@ def _phrases_in(line: str, phrases: Sequence[Phrase]) -> list[Span]:
 
 def _names_in(line: str, names: Iterable[str]) -> list[Span]:
     folded = fold(line)
-    if len(folded) != len(line):  # letters that are several without case: the places are lost
+    if len(folded) != len(line):  # folding changed the length: the positions are lost
         return []
     found = list[Span]()
     for name in names:
@@ -59,7 +59,7 @@ def _names_in(line: str, names: Iterable[str]) -> list[Span]:
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Return spans in their order, those that meet as one."""
+    """Return spans in order; merge those that meet."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:

@@ -1,7 +1,7 @@
-"""Index: documents are written with what they are of, and compared with it on request.
+"""Index: documents are written together with their records, and compared with them on request.
 
-What goes takes its document along: triggers of the store do that. What was there before there was
-an index is indexed afterwards, the newest first.
+Triggers of the store delete the document of a deleted record. Records from before the index existed
+are indexed afterwards, the newest first.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ _COLUMNS = ("id", "kind", "source", "at", "mission_id", "agent_id", "words", "na
 _EVENT = "seq, type, timestamp, mission_id, agent_id, data_json"
 
 
-# What stands in an id between letters and digits would part it into several words.
+# Signs between the letters and digits of an id would split it into several words.
 _ID_SIGNS = str.maketrans("-_.:@", "¤¦¶§¬")
 
 
 def facet(what: str, value: str) -> str:
     """Return the word by which the index knows a kind, an agent or a mission.
 
-    No text has such a word. A search for one agent then reads little of what others said. Where
+    No text contains such a word. A search for one agent thus reads little of what others said. When
     notes move to another mission, a trigger of the store writes it too.
     """
     return f"¤{what}{value.translate(_ID_SIGNS)}"
@@ -45,7 +45,7 @@ def row_of(
     agent_id: str | None,
     source: str | None = None,
 ) -> Row:
-    """Return the row of a document at a place in the log."""
+    """Return the row of a document at a position in the log."""
     facets = [facet("k", document.kind)]
     facets += [facet("a", agent_id)] if agent_id else []
     facets += [facet("m", mission_id)] if mission_id else []
@@ -108,9 +108,9 @@ def _note_row(row: Row) -> Row:
 
 
 def _add(tx: Tx, row: Row) -> None:
-    """Index a message or a note: at its place in the log.
+    """Index a message or a note at its position in the log.
 
-    Of several that came back out of a checkpoint the place is the same: others go before all.
+    Records restored from a checkpoint share one position. The further ones come before all others.
     """
     if not _insert(tx, [row]):
         digest = hashlib.sha256(row["source"].encode()).digest()
@@ -118,7 +118,7 @@ def _add(tx: Tx, row: Row) -> None:
 
 
 def _insert(tx: Tx, rows: Sequence[Row]) -> int:
-    """Write documents that are not there; return how many."""
+    """Write documents that are missing; return how many."""
     written = 0
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]
@@ -131,7 +131,7 @@ def _insert(tx: Tx, rows: Sequence[Row]) -> int:
 
 @cache
 def _statement(number: int) -> str:
-    """Return the statement that writes so many documents."""
+    """Return the statement that writes ``number`` documents."""
     rows = ", ".join(
         f"({', '.join(f':{name}{each}' for name in _COLUMNS)})" for each in range(number)
     )
@@ -142,7 +142,7 @@ def _statement(number: int) -> str:
 
 
 def owe(tx: Tx, end: int) -> None:
-    """Note that what is recorded up to a position is still to be indexed."""
+    """Note that records up to a position are still to be indexed."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :value)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -152,7 +152,7 @@ def owe(tx: Tx, end: int) -> None:
 
 
 def backlog(tx: Tx) -> int | None:
-    """Return the position up to which nothing older is indexed; None when everything is."""
+    """Return the position up to which no older record is indexed; None when all are."""
     value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=BACKLOG)
     return None if value is None else int(value)
 
@@ -163,7 +163,7 @@ def is_behind(tx: Tx, ctx: Context) -> bool:
 
 
 def catch_up(tx: Tx, ctx: Context) -> bool:
-    """Index the next batch of what is not indexed, the newest first; False when nothing is left."""
+    """Index the next batch of the backlog, the newest first; return False when nothing is left."""
     until = backlog(tx)
     if until is None:
         return False
@@ -187,7 +187,7 @@ def catch_up(tx: Tx, ctx: Context) -> bool:
 
 
 def _expected(tx: Tx, since: int, until: int) -> tuple[list[Row], list[Row]]:
-    """Return the documents of a part of the log: of its events, of its messages and notes."""
+    """Return the documents of a part of the log: those of events, and of messages and notes."""
     bounds = {"since": since, "until": until}
     events = tx.all(
         f"SELECT {_EVENT} FROM events WHERE seq > :since AND seq <= :until ORDER BY seq", **bounds
@@ -203,7 +203,7 @@ def _expected(tx: Tx, since: int, until: int) -> tuple[list[Row], list[Row]]:
 
 
 class IndexDamage(Record, frozen=True, kw_only=True):
-    """What of the index is not as it should be: so many documents are missing, wrong, too many."""
+    """Damage of the index: how many documents are missing, wrong or surplus."""
 
     documents: int = 0
     missing: int = 0
@@ -212,11 +212,11 @@ class IndexDamage(Record, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Return how many documents there is something wrong with."""
+        """Return how many documents are damaged."""
         return self.missing + self.wrong + self.surplus
 
     def plus(self, other: "IndexDamage") -> "IndexDamage":
-        """Return both together."""
+        """Return the sum of both."""
         names = self.__struct_fields__
         return IndexDamage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
@@ -225,9 +225,9 @@ FIRST = -(2**62)
 
 
 def compare(tx: Tx, ctx: Context, since: int, *, fix: bool = False) -> Batch[IndexDamage, int]:
-    """Compare the next documents after a position with what they are of; ``fix`` puts them right.
+    """Compare the next documents after a position with their records; ``fix`` repairs them.
 
-    What is still to be indexed is passed over.
+    Records that are still to be indexed are skipped.
     """
     owed = backlog(tx)
     if owed is not None:
@@ -241,7 +241,7 @@ def compare(tx: Tx, ctx: Context, since: int, *, fix: bool = False) -> Batch[Ind
     known = {row["id"] for row in there}
     sources = [row["source"] for row in records]
     elsewhere = [row for row in _by_source(tx, sources) if row["id"] not in known]
-    # A message or a note that stands at another place, or that is not there any more.
+    # Documents of messages and notes whose record has another position, or is gone.
     strangers = [row["source"] for row in there if row["source"] and row["source"] not in sources]
     wanted = {_key(row): row for row in [*events, *records, *_of_sources(tx, strangers)]}
     return Batch(_settle(tx, wanted, [*there, *elsewhere], fix=fix), until)

@@ -1,7 +1,7 @@
-"""Query language: what a person types becomes a condition that both stores understand.
+"""Query language: turns what a person types into a condition that both stores understand.
 
-Usually every word is meant as it stands, and all of them have to be there. A raw query knows
-``AND``, ``OR``, ``NOT``, parentheses and phrases in quotes. Both know ``begin*``.
+Usually every word is taken literally, and a hit contains all of them. A raw query has ``AND``,
+``OR``, ``NOT``, parentheses and phrases in quotes. Both have ``begin*``.
 """
 
 import re
@@ -11,10 +11,10 @@ from typing import NamedTuple
 from ...protocol.errors import InvalidParams
 from .words import PART_CHARS, name_of, words_of
 
-# An expression that is deeper than this was made by no person.
+# No person writes an expression that is deeper than this.
 DEPTH = 50
 TERMS = 100
-# Fewer letters before a star mean nearly every word.
+# Fewer letters before a star would match nearly every word.
 BEGINNING_CHARS = 3
 
 
@@ -50,7 +50,7 @@ Expression = Phrase | Both | Either | Without
 
 
 class Query(NamedTuple):
-    """What is searched: an expression over words, and parts of names that all have to be there.
+    """A query: an expression over words, and parts of names that a hit must all contain.
 
     ``names`` is another way to match: each word as typed is a part of a path or an identifier.
     """
@@ -60,7 +60,7 @@ class Query(NamedTuple):
 
 
 def plain_query(text: str) -> Query:
-    """Return what a query means whose words are meant as they stand.
+    """Return the query for a text whose words are taken literally.
 
     Raises InvalidParams for one without any word.
     """
@@ -210,7 +210,7 @@ def _check_size(terms: int) -> None:
 
 
 def as_fts5(expression: Expression) -> str:
-    """Return an expression in the words of SQLite's full-text search."""
+    """Return an expression in the syntax of SQLite's full-text search."""
     if isinstance(expression, Phrase):
         return f'"{" ".join(expression.words)}"' + (" *" if expression.begins else "")
     joined = {Both: "AND", Either: "OR", Without: "NOT"}[type(expression)]
@@ -218,7 +218,7 @@ def as_fts5(expression: Expression) -> str:
 
 
 def as_tsquery(expression: Expression) -> str:
-    """Return an expression in the words of PostgreSQL's full-text search."""
+    """Return an expression in the syntax of PostgreSQL's full-text search."""
     if isinstance(expression, Phrase):
         words = [f"'{word}'" for word in expression.words]
         words[-1] += ":*" if expression.begins else ""
@@ -228,7 +228,7 @@ def as_tsquery(expression: Expression) -> str:
 
 
 def is_in(expression: Expression, words: str) -> bool:
-    """Whether an expression is found in words with a space between them."""
+    """Whether an expression matches words that are separated by spaces."""
     if isinstance(expression, Phrase):
         return f" {' '.join(expression.words)}{'' if expression.begins else ' '}" in f" {words} "
     left, right = (partial(is_in, side, words) for side in (expression.left, expression.right))
@@ -238,7 +238,7 @@ def is_in(expression: Expression, words: str) -> bool:
 
 
 def phrases_of(expression: Expression) -> list[Phrase]:
-    """Return the phrases that a hit has, for who marks them."""
+    """Return the phrases to mark in a hit."""
     if isinstance(expression, Phrase):
         return [expression]
     if isinstance(expression, Without):

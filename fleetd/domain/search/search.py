@@ -1,4 +1,4 @@
-"""Search: which documents match, the newest first, and what is told of each."""
+"""Search: the documents that match, the newest first, and what a hit shows of each."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -29,16 +29,16 @@ from .query_language import (
 )
 from .words import PART_CHARS, name_of, parts_of
 
-# So many hits are counted beyond those that are shown.
+# How many hits are counted beyond those that are shown.
 COUNTED = 1_000
-# So many documents with a path are read for their words.
+# Up to this many documents with a path are read for their words.
 FEW = 500
 _SEPARATOR = "\x1f"
 _FOUND = "SELECT d.id, d.kind, d.source, d.at, d.mission_id, d.agent_id"
 
 
 class Wanted(Struct, frozen=True):
-    """What is searched, in the words of a store."""
+    """What to search for, in the syntax of a store."""
 
     query: Query
     path: str
@@ -56,7 +56,7 @@ class Wanted(Struct, frozen=True):
         return as_fts5(found) if self.store == "sqlite" else as_tsquery(found)
 
     def parts(self, names: Sequence[str]) -> str:
-        """Return the condition that names have all parts of some."""
+        """Return the condition that names contain all parts of some names."""
         parts = sorted(set(chain.from_iterable(map(parts_of, names))))
         if self.store == "sqlite":
             return " AND ".join(f'"{part.replace(chr(34), chr(34) * 2)}"' for part in parts)
@@ -125,7 +125,7 @@ def _where(tx: Tx, request: SearchQuery, wanted: Wanted) -> Where:
 
 
 def _check_agent(tx: Tx, agent_id: str) -> None:
-    """Raise NotFound for an agent that nobody knows, and that the log does not name."""
+    """Raise NotFound for an unknown agent that the log does not name either."""
     known = "SELECT 1 AS known FROM agents WHERE id = :id"
     acted = "SELECT 1 AS acted FROM events WHERE agent_id = :id LIMIT 1"
     if not tx.exists(known, id=agent_id) and not tx.exists(acted, id=agent_id):
@@ -161,9 +161,9 @@ def _matches(tx: Tx, wanted: Wanted, where: Where, limit: int) -> list[Row]:
 
 
 def _with_path(tx: Tx, wanted: Wanted, where: Where) -> list[Row] | None:
-    """Return what matches of the documents with a path, newest first; None when these are many.
+    """Return the matching documents with a path, newest first; None when too many have it.
 
-    They are read, where an index would look through all that has a common word.
+    They are read directly: an index would search all documents with a common word.
     """
     rows = _found(tx, "search_names(:parts)", where, FEW + 1, parts=wanted.parts([wanted.path]))
     if len(rows) > FEW:
@@ -222,7 +222,7 @@ def _hits(tx: Tx, wanted: Wanted, rows: Sequence[Row]) -> list[SearchHit]:
 
 
 def _documents(tx: Tx, rows: Sequence[Row]) -> dict[int | str, tuple[str | None, Document]]:
-    """Return what the records of hits say, by their ids or positions, with types of events."""
+    """Return the documents of hits, by their ids or positions, with types of events."""
     found: dict[int | str, tuple[str | None, Document]] = {}
     events = [row["id"] for row in rows if row["source"] is None]
     for row in tx.all(

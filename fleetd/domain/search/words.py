@@ -9,29 +9,29 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Of a longer text the beginning is searched: a whole file in a prompt is no prompt.
+# Only the beginning of a longer text is searched: a whole file in a prompt is no prompt.
 TEXT_CHARS = 16_000
-# A longer run of letters is no word of anybody's; it is found by its beginning.
+# A longer run of letters is no real word; it is found by its beginning.
 WORD_CHARS = 64
 NAME_CHARS = 300
 NAMES_CHARS = 1_000
-# A part of a name that is shorter than this stands in nearly all.
+# Nearly every name contains a given part that is shorter than this.
 PART_CHARS = 3
-# More of them would find nothing less, and take longer.
+# More parts would not narrow the result, and take longer.
 PARTS = 5
 
 _WORD = re.compile(r"[^\W_]+")
-# The same of ASCII, many times as fast: letters without case, and spaces between the words.
+# The same for ASCII, many times as fast: letters in lower case, and spaces between the words.
 _ASCII_WORDS = "".join(each.lower() if each.isalnum() else " " for each in map(chr, range(128)))
 _CHUNK = re.compile(r"[^\s\"'`()\[\]{}<>,;=|&$*?!]{3,}")
-# What tells a name from a word: something between its letters, a hump, or a digit among letters.
+# A name differs from a word by a sign between its letters, camel case, or a digit among letters.
 _NAMED = re.compile(
     r"\w[/\\._:@#-]+\w|[/\\.~]\w|[a-z0-9][A-Z]|[A-Za-z][0-9]|[0-9][A-Za-z]|[\u2e80-\uffff]"
 )
 
 
 class Token(NamedTuple):
-    """A run of letters and digits, where it stands, and the words that it comes to."""
+    """A run of letters and digits, its position, and the words that it yields."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return a text whose accents are one with their letters, cut where the index ends."""
+    """Return a text with each accent composed with its letter, truncated at the index's limit."""
     text = text[:TEXT_CHARS]
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
@@ -53,10 +53,10 @@ def fold(text: str) -> str:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Yield the words of a ``plain`` text in their order, with their places."""
+    """Yield the words of a ``plain`` text in their order, with their positions."""
     for found in _WORD.finditer(text):
         word = fold(found[0])
-        # Letters may stand for several, such as a half: then something may be between them.
+        # A character may fold into several, such as a half, with something else between them.
         parts = [word] if word.isascii() and word.isalnum() else _WORD.findall(word)
         if kept := tuple(part[:WORD_CHARS] for part in parts):
             yield Token(found.start(), found.end(), kept)
@@ -71,7 +71,7 @@ def words_of(text: str) -> list[str]:
 
 
 def name_of(text: str) -> str:
-    """Return a name, or a part of one, as the index has it."""
+    """Return a name, or a part of one, as the index stores it."""
     return re.sub(r"\s+", " ", fold(plain(text))).strip()
 
 
@@ -89,7 +89,8 @@ def names_in(text: str) -> Iterator[str]:
 def parts_of(name: str) -> list[str]:
     """Return some three-letter parts of a name, by which the index finds it.
 
-    Those without letters are in few names, and the others in many. Who asks compares whole names.
+    Parts without letters occur in few names, and the others in many. The caller compares whole
+    names.
     """
     parts = {name[at : at + PART_CHARS] for at in range(len(name) - PART_CHARS + 1)}
     return sorted(parts, key=lambda part: (sum(map(str.isalpha, part)), part))[:PARTS]

@@ -1,1 +1,1 @@
-"""Statistics of what the log tells."""
+"""Statistics from the log."""

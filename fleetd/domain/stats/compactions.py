@@ -1,7 +1,7 @@
 """Compactions: what each agent did until the next one, for an hour at most.
 
-The log tells tool calls, and no requests to a model. A compaction is what events tell without a
-tool call between them: some harnesses tell it after the briefing, or not at all.
+The log contains tool calls, but no requests to a model. Events of a compaction without a tool call
+between them are one compaction: some harnesses report it after the briefing, or not at all.
 """
 
 from collections import deque
@@ -26,9 +26,9 @@ from ..liveness.needs import one_line
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 
 HOUR_MS = 3_600_000
-# A group of fewer says nothing.
+# A smaller group proves nothing.
 FEWEST = 20
-# Of one agent, so many calls are remembered.
+# How many calls of one agent are remembered.
 REMEMBERED = 10_000
 _Briefing = Literal["given", "off"] | None
 _BRIEFINGS: dict[str, _Briefing] = {
@@ -45,7 +45,7 @@ _Deed = tuple[Literal["command", "file", "subagent"], str]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The part of an agent's log that tells of compactions, from the first to the last."""
+    """The part of an agent's log that contains compactions, from the first to the last."""
 
     agent_id: str
     first_seq: int
@@ -65,9 +65,9 @@ def find_spans(tx: Tx, ctx: Context, since_time: str | None) -> list[Span]:
 
 
 def start_of(tx: Tx, ctx: Context, span: Span) -> int:
-    """Return the position behind which a span begins: an hour before its first compaction.
+    """Return the position after which a span begins: an hour before its first compaction.
 
-    A clock that was set back makes no hour of a whole log.
+    A limit keeps a clock that was set back from turning the hour into the whole log.
     """
     first = tx.value("SELECT timestamp FROM events WHERE seq = :seq", seq=span.first_seq)
     if first is None:
@@ -90,7 +90,7 @@ def start_of(tx: Tx, ctx: Context, span: Span) -> int:
 
 
 def next_events(tx: Tx, ctx: Context, span: Span, since: int) -> list[Row]:
-    """Return the next events of a span behind a position; none when it is over."""
+    """Return the next events of a span after a position; empty when there are no more."""
     last = tx.value("SELECT timestamp FROM events WHERE seq = :seq", seq=span.last_seq)
     rows = tx.all(
         # What a harness kept of a window can be long, and is not needed here.
@@ -107,7 +107,7 @@ def next_events(tx: Tx, ctx: Context, span: Span, since: int) -> list[Row]:
 
 
 class _Compaction(msgspec.Struct):
-    """A compaction as far as it is told; ``known`` is what the agent did in the hour before."""
+    """A compaction as far as it is reported; ``known`` is what the agent did in the hour before."""
 
     seq: int
     at: str
@@ -139,13 +139,13 @@ class _Compaction(msgspec.Struct):
 
 
 class Story:
-    """One agent's compactions, told by its events in their order."""
+    """One agent's compactions, collected from its events in their order."""
 
     def __init__(self, agent_id: str) -> None:
         self._agent_id = agent_id
         self._compactions: list[_Compaction] = []
         self._deeds: deque[tuple[str, _Deed]] = deque(maxlen=REMEMBERED)
-        # After how many compactions each call began that was told of, and the calls that are open.
+        # For each reported call, after how many compactions it began; and the calls that are open.
         self._calls: dict[str, int] = {}
         self._open: set[str] = set()
         self._unnamed = 0
@@ -157,7 +157,7 @@ class Story:
         return [each.effect(self._agent_id, now) for each in found]
 
     def hear(self, row: Row) -> None:
-        """Take in the next event."""
+        """Process the next event."""
         kind, data = row["type"], data_of(row)
         if kind == "file_modified":
             self._edited(_moment(row, data))
@@ -175,12 +175,12 @@ class Story:
         return self._compactions[-1] if self._compactions else None
 
     def _open_at(self, at: str) -> _Compaction | None:
-        """Return the compaction that what happens at a time comes after, if it is not over."""
+        """Return the compaction that a time comes after, if it is not over."""
         last = self._current
         return last if last is not None and at <= last.until else None
 
     def _marked(self, row: Row, briefing: _Briefing) -> None:
-        """Take in that the window was compacted, or that there was a briefing or none."""
+        """Process a mark: a compaction of the window, or a briefing that was given or missed."""
         last, again = self._open_at(row["timestamp"]), self._since_mark == 0
         if last is None or not (
             (briefing is not None and last.briefing is None)
@@ -210,7 +210,7 @@ class Story:
             self._current.briefing = None
 
     def _recovered(self, row: Row) -> None:
-        """Take in that an agent without a briefing got one by a recovery: it is in no group."""
+        """Process a briefing by a recovery for an agent without one: it is in no group."""
         last = self._open_at(row["timestamp"])
         if last is not None and last.briefing == "off":
             last.briefing = None
@@ -221,7 +221,7 @@ class Story:
             last.calls_until_edit = max(last.calls, 1)
 
     def _called(self, kind: str, data: dict[str, Any], at: str) -> None:
-        """Take in that a call begins or ends; what it does counts once."""
+        """Process the start or the end of a call; what it does counts once."""
         last, number = self._open_at(at), len(self._compactions)
         name = data.get("call_id")
         named = name if isinstance(name, str) else None
@@ -240,7 +240,7 @@ class Story:
     def _began(self, kind: str, named: str | None) -> int | None:
         """Return after how many compactions a call began, None for one that begins now.
 
-        Some harnesses have no names for calls, and some events tell of an end only.
+        Some harnesses have no ids for calls, and some events report only an end.
         """
         if named is not None:
             known = kind in ENDS_A_CALL or named in self._open
@@ -251,7 +251,7 @@ class Story:
         if self._unnamed:
             self._unnamed -= 1
             return len(self._compactions)
-        # The end of a command that failed is told twice.
+        # The end of a command that failed is reported twice.
         return len(self._compactions) if kind == "tool_failed" else None
 
     def _remember(self, named: str, began: int, *, opens: bool) -> None:

@@ -1,7 +1,7 @@
 """The fleet at a moment: agents, locks and conflicts from their history, missions from events.
 
-What is read of the log ends at the moment, and times are compared with the moment's. So each list
-says what it said then.
+Reads of the log end at the moment, and times are compared with the moment's time. Each list thus
+shows what it showed then.
 """
 
 from operator import attrgetter
@@ -35,10 +35,10 @@ from ..core.sql import LIVING, in_sql
 from ..core.tx import Row, Tx
 from ..liveness.needs import MID_TURN, one_line
 
-# Of each list.
+# The limit of each list.
 LISTED = 1_000
-# The newest row of a record up to the moment. Behind the last event of the moment there may be
-# changes that left no event, or whose events are gone: of those the time tells.
+# The newest row of a record up to the moment. Changes after the last event of the moment may have
+# left no event, or their events are gone: for those the time decides.
 _THEN = "x.seq <= :gap AND (x.seq < :seq OR x.changed_at <= :time)"
 _AS_OF = (
     f"h.seq = (SELECT x.seq FROM {{0}}_history x WHERE x.{{0}}_id = {{1}}.id AND {_THEN}"
@@ -71,7 +71,7 @@ def _known_from(tx: Tx) -> int:
 
 
 def _gap(tx: Tx, moment: Moment) -> int:
-    """Return the last ``seq`` that may be of the moment: events behind its last one may be gone."""
+    """Return the last ``seq`` that may belong to the moment: later events may be gone."""
     following = tx.value(
         "SELECT seq FROM events WHERE seq > :seq ORDER BY seq LIMIT 1", seq=moment.seq
     )
@@ -84,7 +84,7 @@ def is_known(tx: Tx, moment: Moment) -> bool:
 
 
 def _refuse_unknown(tx: Tx, moment: Moment) -> None:
-    """Refuse a moment of before the history; raises InvalidState with the first that is known."""
+    """Refuse a moment before the history; raises InvalidState with the first known one."""
     if is_known(tx, moment):
         return
     since = tx.value(
@@ -98,19 +98,20 @@ def _refuse_unknown(tx: Tx, moment: Moment) -> None:
 
 
 class Past:
-    """What is read of the store for one moment; plans of missions are read once."""
+    """Reads of the store for one moment; the plan of each mission is read once."""
 
     def __init__(self, tx: Tx, ctx: Context, moment: Moment) -> None:
         self._tx, self._ctx, self._moment = tx, ctx, moment
         self._now_ms = to_ms(moment.time)
-        # What changed last before that is not read: a day, as clocks are set back now and then.
+        # Records that last changed before this are not read. It is a day, because clocks are set
+        # back now and then.
         self._day_before = iso(self._now_ms - DAY_MS)
         self._plans: dict[str, Plan | None] = {}
         self._then = {"seq": moment.seq, "gap": _gap(tx, moment), "time": moment.time}
         self._rows = self._agent_rows()
 
     def _agent_rows(self) -> dict[str, Row]:
-        """Return the agents that there were, also those that were gone, by their ids."""
+        """Return the agents of the moment by their ids, including those that were gone."""
         rows = self._tx.all(
             # SQLite begins with the agents because the join is a cross join.
             "SELECT h.*, h.agent_id AS id, a.pid, a.pid_started, a.note_json FROM agents a"
@@ -129,7 +130,7 @@ class Past:
         return {name for name, row in self._rows.items() if row["mission_id"] == mission_id}
 
     def plan(self, mission_id: str) -> Plan | None:
-        """Return the plan of a mission as it was, None where nobody knows it."""
+        """Return the plan of a mission as it was, None if it is unknown."""
         if mission_id not in self._plans:
             self._plans[mission_id] = plan_at(self._tx, mission_id, self._moment)
         return self._plans[mission_id]
@@ -169,7 +170,7 @@ class Past:
         return [self._agent(row, hour, titles.get(row["mission_id"])) for row in rows[:LISTED]]
 
     def _is_missed(self, row: Row) -> bool:
-        """Whether nobody goes on with the work of a lost agent."""
+        """Whether nobody continues the work of a lost agent."""
         if row["succeeded_by"] is not None or row["mission_id"] is None:
             return False
         return self._status(row["mission_id"]) in OPEN_MISSION
@@ -183,7 +184,7 @@ class Past:
         return found
 
     def _seen(self, row: Row) -> Row:
-        """Return an agent's row with when it was seen last: by what it did since it changed."""
+        """Return an agent's row with when it was last seen, from its activity since the change."""
         active = self._tx.value(
             "SELECT timestamp FROM events WHERE agent_id = :id AND seq > :since AND seq <= :end"
             " AND activity = 1 ORDER BY seq DESC LIMIT 1",
@@ -207,7 +208,7 @@ class Past:
         return {row["agent_id"]: row for row in rows}
 
     def _titles(self, mission_ids: set[str]) -> dict[str, str]:
-        """Return what missions were called; where that is not known, what they are called now."""
+        """Return the titles that missions had; the present ones where those are unknown."""
         found = {}
         for mission_id in mission_ids:
             if plan := self.plan(mission_id):
@@ -243,7 +244,7 @@ class Past:
         )
 
     def _step(self, row: Row) -> PlanStep | None:
-        """Return the step of its mission that an agent had in progress, else one of nobody's."""
+        """Return the step of its mission that an agent had in progress, else an unassigned one."""
         plan = self.plan(row["mission_id"]) if row["mission_id"] else None
         if plan is None:
             return None
@@ -258,9 +259,9 @@ class Past:
         return PlanStep(number=number, total=len(plan.sorties), title=one_line(title) or "")
 
     def missions(self) -> list[MissionAtMoment]:
-        """Return the missions that were open, the newest first, as many as are listed.
+        """Return the missions that were open, the newest first, up to the limit.
 
-        One that is closed now and was open then has changed since.
+        A mission that was open then and is closed now has changed since.
         """
         rows = self._tx.all(
             f"SELECT m.id FROM missions m WHERE (m.status IN {in_sql(OPEN_MISSION)}"
@@ -290,7 +291,7 @@ class Past:
         return found
 
     def locks(self) -> list[Lock]:
-        """Return the locks in force, oldest first, each as long as activity had prolonged it."""
+        """Return the locks in force, oldest first, with expiries as activity had prolonged them."""
         in_force = (
             "l.granted_seq <= :gap AND (l.granted_seq < :seq OR l.acquired_at <= :time)"
             " AND (l.status = 'active' OR l.ended_seq > :gap"
@@ -340,7 +341,7 @@ class Past:
         ]
 
     def conflicts(self, whose: set[str] | None = None) -> list[EditConflict]:
-        """Return the conflicts of the hour before, the newest first; of some agents only theirs."""
+        """Return the conflicts of the hour before, newest first; with ``whose``, only theirs."""
         rows = self._tx.all(
             "SELECT h.*, m.name AS machine_name FROM edit_history h"
             " JOIN agents a ON a.id = h.agent_id LEFT JOIN machines m ON m.id = a.machine"
@@ -365,7 +366,7 @@ class Past:
 def _granted(row: Row) -> Row:
     """Return a lock that was in force, from its row and its history if it has one.
 
-    Without, it is as it was granted, but for what activity has prolonged.
+    Without history, it is as it was granted, apart from what activity has prolonged.
     """
     expires = row["expires_at"] if "lock_id" in row else None
     if expires is None:

@@ -1,7 +1,7 @@
 """The timeline: rows of agents, their sorties as bars, and what happened to them as marks.
 
-The marks of a span are read from an index that holds nothing else, and counted there by slots, so
-that millions of other events cost nothing.
+The marks of a span are read from an index that contains nothing else, and counted by slots.
+Millions of other events thus cost nothing.
 """
 
 from operator import attrgetter, itemgetter
@@ -33,7 +33,7 @@ _BAR = (
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What a timeline is asked of: a span of time, cut into slots, and of whom."""
+    """What a timeline covers: a span of time, divided into slots, and whose events."""
 
     since: str
     until: str
@@ -43,7 +43,7 @@ class Span(msgspec.Struct, frozen=True):
     mission_id: str | None
     agent_id: str | None
     begin: int
-    """The ``seq`` behind which events are of the span."""
+    """The ``seq`` after which events belong to the span."""
     end: int
 
 
@@ -96,9 +96,9 @@ def _span(tx: Tx, request: TimelineGet) -> Span:
 
 
 def _bars(tx: Tx, span: Span) -> dict[str, list[TimelineBar]]:
-    """Return the sorties that were in work in the span, by their agents, in order of time.
+    """Return the sorties that were in progress in the span, by their agents, in order of time.
 
-    Those that ended in it or later, and those that did not end, are two parts of one index.
+    Sorties that ended in the span or later, and sorties without an end, are two parts of one index.
     """
     where = Where()
     where.equal(mission_id=span.mission_id, assigned_to=span.agent_id)
@@ -133,8 +133,8 @@ _Marked = tuple[Any, ...]
 def _marked(tx: Tx, span: Span) -> tuple[list[_Marked], list[_Marked]]:
     """Return the marks of agents in the span, and those of missions that name none.
 
-    They are in order of time, as their index has them, which holds all that is asked: it is read
-    once. The conditions are written so that no other index fits.
+    They are in order of time, as in their index. The index covers the query and is read once. The
+    conditions are written so that no other index fits.
     """
     where = Where()
     if span.mission_id is not None:
@@ -156,8 +156,8 @@ def _marked(tx: Tx, span: Span) -> tuple[list[_Marked], list[_Marked]]:
 def _slots(span: Span, rows: list[_Marked], owners: set[str]) -> dict[str, list[TimelineMark]]:
     """Return the marks of some agents, or of missions, counted by slots, in order of time.
 
-    To sort them by slots in the store would take longer than to tell of each, and of most slots
-    there is one.
+    Sorting them by slots in the store would take longer than reading each mark, and most slots have
+    only one.
     """
     since, width, length = span.since_ms, span.width, span.until_ms - span.since_ms
     found: dict[str, list[TimelineMark]] = {}
@@ -186,7 +186,7 @@ def _of_missions(
 ) -> dict[str, list[TimelineMark]]:
     """Return the marks of missions that name no agent, in the first row of each mission.
 
-    So checkpoints and recoveries are in one row of their mission, whoever else is there.
+    Checkpoints and recoveries are thus in one row of their mission, whatever other rows it has.
     """
     first: dict[str, str] = {}
     for row in rows:
@@ -199,7 +199,7 @@ def _of_missions(
 def _first_events(tx: Tx, span: Span) -> dict[str, int]:
     """Return the first event of each agent in the span.
 
-    Of a mission, that is the first work in it; of an agent that is in it now, the first event.
+    With a mission, that is the first work in it; for an agent that is in it now, the first event.
     """
     whose = Where()
     whose.equal(id=span.agent_id)
@@ -207,7 +207,7 @@ def _first_events(tx: Tx, span: Span) -> dict[str, int]:
         return _first(tx, span, "", whose)
     inside = Where()
     inside.equal(id=span.agent_id, mission_id=span.mission_id)
-    # As the index of deeds has it.
+    # The same condition as in the index of deeds.
     deed = f"AND e.activity = 1 AND e.type NOT IN {in_sql(NO_DEEDS)}"
     work = _first(tx, span, f"AND e.mission_id = :mission {deed}", whose, mission=span.mission_id)
     return _first(tx, span, "", inside) | work
@@ -246,7 +246,7 @@ def _agents(tx: Tx, agent_ids: set[str]) -> list[Row]:
 def _in_order(tx: Tx, rows: list[Row], first: dict[str, int]) -> list[Row]:
     """Return agents by machine, then by mission, then by their first event.
 
-    A group is where its first agent is, and a subagent below the agent of its session.
+    A group takes the place of its first agent, and a subagent comes below the agent of its session.
     """
 
     def began(row: Row) -> int:

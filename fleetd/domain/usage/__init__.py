@@ -1,1 +1,1 @@
-"""Usage: what requests to models took, the transcripts that tell it, and budgets."""
+"""Usage: what requests to models took, the transcripts that report it, and budgets."""

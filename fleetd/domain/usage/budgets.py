@@ -1,4 +1,4 @@
-"""Budgets: what a person wants a mission to take at most. Nothing is stopped when it takes more."""
+"""Budgets: how much a mission should take at most. Exceeding a budget stops nothing."""
 
 from ...protocol.errors import InvalidParams
 from ...protocol.requests.usage import (
@@ -42,7 +42,7 @@ def set_budget(tx: Tx, ctx: Context, request: UsageBudget) -> MissionBudget:
 
 
 def budget_of(tx: Tx, ctx: Context, mission_id: str) -> MissionBudget:
-    """Return the budget of a mission, and what it took."""
+    """Return the budget of a mission, and its usage."""
     row = tx.one(
         "SELECT m.id, m.title, b.tokens, b.usd_cents FROM missions m"
         " LEFT JOIN budgets b ON b.mission_id = m.id WHERE m.id = :id",

@@ -14,7 +14,7 @@ from ..core.tx import Row, Tx
 
 DAY_MS = 86_400_000
 FIGURES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning")
-# A portion of a transcript tells of some hundred events at most.
+# A portion of a transcript covers a few hundred events at most.
 EVENTS = 5_000
 _UPDATE = ", ".join(f"{name} = :{name}" for name in FIGURES)
 _COLUMNS = ("key", "at", "harness", "agent_id", "mission_id", "sortie_id", "model", *FIGURES)
@@ -34,9 +34,9 @@ def kept_since(ctx: Context) -> str:
 def add(
     tx: Tx, ctx: Context, harness: str, agent_id: str, told: Sequence[UsageRecord], floor: str
 ) -> int:
-    """Add what was told of requests since ``floor``; return how many were known.
+    """Add the records of requests since ``floor``; return how many were known.
 
-    Of a request that is told again the largest figures count: its first lines know less.
+    For a request that is reported again the largest figures count: its first lines know less.
     """
     latest = ctx.at(DAY_MS)
     merged: dict[str, UsageRecord] = {}
@@ -122,7 +122,7 @@ def _places(tx: Tx, agent_id: str, times: Iterable[str]) -> _Place:
 
     def place(at: str) -> tuple[str | None, str | None]:
         index = bisect_right(moments, at)
-        # What was before the first hook led there.
+        # Requests before the first hook belong to the first mission.
         mission = moves[index - 1]["mission_id"] if index else first_mission
         under_way = [
             row

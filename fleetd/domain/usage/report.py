@@ -1,4 +1,4 @@
-"""Report of usage: records are read a page at a time and summed up by whatever is asked for."""
+"""Report of usage: records are read a page at a time, and summed up as requested."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ..core.sql import Where, chunks, in_sql, inside_of, named_params
 from ..core.tx import Tx
 from .records import FIGURES
 
-# Where a price may change with the input of a request: the next one has another price.
+# Input sizes of a request from which the price may be another one.
 INPUT_LIMITS = (0, 32_001, 100_001, 128_001, 200_001, 256_001, 272_001, 512_001, 524_289)
 NOT_KNOWN = 100
 _COLUMNS = ("at", "key", "harness", "agent_id", "mission_id", "sortie_id", "model", *FIGURES)
@@ -26,7 +26,7 @@ _Priced = tuple[str, str | None, int, str]
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are asked for; times are ISO 8601 UTC."""
+    """The records to report; times are ISO 8601 UTC."""
 
     since_time: str | None = None
     until_time: str | None = None
@@ -35,7 +35,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page(tx: Tx, ctx: Context, wanted: Filter, after: Cursor) -> list[UsageRow]:
-    """Return the next records behind a cursor, in the order of time."""
+    """Return the next records after a cursor, in the order of time."""
     where = Where()
     where.equal(agent_id=wanted.agent_id, mission_id=wanted.mission_id)
     where.until("at", wanted.until_time)
@@ -50,14 +50,14 @@ def page(tx: Tx, ctx: Context, wanted: Filter, after: Cursor) -> list[UsageRow]:
 
 
 def is_agent(tx: Tx, ctx: Context, agent_id: str) -> bool:
-    """Whether an agent took anything; it may be gone since."""
+    """Whether an agent has usage records; the agent may be deleted since."""
     return tx.exists(
         "SELECT 1 AS took FROM usage_records WHERE agent_id = :agent LIMIT 1", agent=agent_id
     )
 
 
 def cursor_of(row: UsageRow) -> Cursor:
-    """Return the place behind a record."""
+    """Return the cursor after a record."""
     return row[0], row[1]
 
 
@@ -98,7 +98,7 @@ class Tally:
 
     @property
     def names(self) -> list[str]:
-        """Return what the groups are called."""
+        """Return the names of the groups."""
         return [name for name in self._groups if name is not None]
 
     def models(self) -> list[ModelUsage]:
@@ -106,7 +106,7 @@ class Tally:
         return [each for sums in self._groups.values() for each in _models(sums)]
 
     def groups(self, titles: dict[str, str]) -> list[UsageGroup]:
-        """Return the groups: days in their order, else those that took most first."""
+        """Return the groups: days in their order, else the largest usage first."""
         found = [
             UsageGroup(name=name, title=titles.get(name or ""), models=_models(sums))
             for name, sums in self._groups.items()
@@ -157,7 +157,7 @@ def titles(tx: Tx, ctx: Context, by: UsageBy, ids: list[str]) -> dict[str, str]:
 
 
 def not_known(tx: Tx, ctx: Context, wanted: Filter) -> tuple[list[UnknownUsage], int]:
-    """Return agents of sessions whose tokens nobody tells, and how many more there are."""
+    """Return agents of sessions whose tokens are unknown, and how many more there are."""
     where = Where()
     where.add("s.subagent = ''")
     where.add(

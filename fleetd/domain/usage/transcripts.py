@@ -1,4 +1,4 @@
-"""Transcripts: which files tell what sessions took, and how far each is read."""
+"""Transcripts: the files that report the usage of sessions, and how far each is read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from ..snapshots.runs import run_of_session
 from . import records
 from .report import Filter
 
-# A CLI writes on after its last hook; a transcript is looked at for so long.
+# A CLI keeps writing after its last hook, so a transcript is checked for this long.
 LOOKED_AT_MS = 900_000
 _WHERE = "machine = :machine AND path = :path AND session_id = :session_id"
 
@@ -34,7 +34,7 @@ class NotedTranscript(msgspec.Struct, frozen=True, kw_only=True):
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     """A transcript and how far it is read: a position in bytes, or what its reader makes of it.
 
-    ``open`` says that it may grow yet, even if no hook names it any more.
+    ``open`` says that it may still grow, even if no hook names it any more.
     """
 
     path: str
@@ -64,14 +64,14 @@ class ReadPortion(msgspec.Struct, frozen=True, kw_only=True):
     repeated: int = 0
 
     def is_news(self, transcript: Transcript) -> bool:
-        """Whether anything is to be stored that was not known of a transcript."""
+        """Whether there is anything to store that is not known of a transcript."""
         known = (transcript.position, transcript.head, transcript.missing, transcript.outstanding)
         now = (self.position, self.head, self.missing, self.outstanding)
         return now != known or bool(self.records) or not transcript.open
 
 
 def note(tx: Tx, ctx: Context, noted: Sequence[NotedTranscript]) -> None:
-    """Remember transcripts that hooks named, and have them looked at again."""
+    """Store transcripts that hooks named, and have them checked again."""
     tx.many(
         "INSERT INTO transcripts (machine, path, harness, session_id, noted_at, found_at)"
         " VALUES (:machine, :path, :harness, :session_id, :at, :at)"
@@ -128,9 +128,9 @@ def paths_of(tx: Tx, ctx: Context, transcript: Transcript) -> list[str]:
 
 
 def keep(tx: Tx, ctx: Context, transcript: Transcript, portion: ReadPortion) -> bool:
-    """Store what a portion tells and how far the transcript is read.
+    """Store what a portion contains and how far the transcript is read.
 
-    Returns False for one that is no session's any more: it is forgotten.
+    Returns False for a transcript that belongs to no session any more: its row is deleted.
     """
     place = {
         "machine": ctx.machine,
@@ -171,7 +171,7 @@ def keep(tx: Tx, ctx: Context, transcript: Transcript, portion: ReadPortion) -> 
 
 
 def _forgotten_until(tx: Tx, ctx: Context, transcript: Transcript) -> str:
-    """Return when the session was forgotten: what it told before stays so. Empty for never."""
+    """Return when the session was forgotten, empty for never; older records stay forgotten."""
     run = run_of_session(Key(transcript.harness, transcript.session_id))
     until = tombstones.forgotten_of(tx, ctx, "run", [run]).get(run, -1)
     if until == -1:
