@@ -1,1 +1,1 @@
-"""One adapter per agent CLI: what its hooks say, in our words, and what it honours in return."""
+"""Adapters, one per agent CLI: they turn its hooks into reports, and answers into its replies."""

@@ -1,7 +1,7 @@
 """Antigravity's hooks: no event names, doubly encoded arguments, text before a request.
 
-A payload is put into Claude's words and read as Claude's. No event tells of a prompt or of a
-compaction: the first request of a turn stands for its prompt.
+A payload is translated into Claude's fields and read as Claude's. No event reports a prompt or a
+compaction: the first request of a turn counts as its prompt.
 """
 
 import json
@@ -13,7 +13,7 @@ from .claude import Claude
 from .payload import text, whole
 from .report import Adapter, Answer, Payload, PromptSubmitted, Report, Unfit
 
-# Its payloads do not name their event; each is known by the field that only it has.
+# Its payloads do not name their event; each has a field that no other has.
 _MARKS = {
     "toolCall": "PreToolUse",
     "invocationNum": "PreInvocation",
@@ -46,9 +46,9 @@ class Antigravity(Adapter):
         return msgspec.structs.replace(report, event=named, happenings=happenings, injects=True)
 
     def reply(self, report: Report, answer: Answer) -> str:
-        """Return a step to inject, empty for nothing; the launcher makes an object of that.
+        """Return a step to inject, empty for nothing; the launcher makes an object of it.
 
-        Nothing but text before a request: a malformed answer ends the turn or denies a tool.
+        Only text before a request is safe: a malformed answer ends the turn or denies a tool.
         """
         if answer.context and report.injects:
             return json.dumps({"injectSteps": [{"ephemeralMessage": answer.context}]})
@@ -67,7 +67,7 @@ def _in_claudes_words(payload: Payload, event: str) -> Payload:
         "cwd": roots[0] if isinstance(roots, list) and roots else None,
         "transcript_path": payload.get("transcriptPath"),
         "error": payload.get("error"),
-        # A call is named by its step, at its start and at its end.
+        # The id of a call is its step, at its start and at its end.
         "tool_use_id": None if step is None else str(step),
     }
     if isinstance(call, dict):

@@ -1,8 +1,8 @@
 """Claude Code's hooks, and those of Qwen Code, Droid and Kimi Code that are shaped like them.
 
-What others tell in the same way is public: tools, the end, a compaction that nothing follows.
+Handlers that other adapters share are public: tools, the end, a compaction that no event follows.
 
-After the types of Claude Code 2.1.330; docs/hooks.md has what each of its events is used for.
+Based on the types of Claude Code 2.1.330; docs/hooks.md has the use of each of its events.
 """
 
 import contextlib
@@ -71,23 +71,23 @@ _PUT_IN = re.compile(r"\s*<(system-reminder|task-notification|local-command-cave
 _ANALYSIS = re.compile(r"<analysis>.*?(</analysis>|\Z)", re.DOTALL)
 _SUMMARY = re.compile(r"</?summary>")
 _TASK_KINDS: dict[str, RunningKind] = {"shell": "shell", "subagent": "subagent"}
-# Of what runs, so much is read of a list.
+# How much of a list of running work is read.
 RUNNING = 250
-# So many lines of a transcript are looked at for the version.
+# How many lines of a transcript are searched for the version.
 LINES = 50
 _LIMITED = re.compile(r"rate_limit|usage limit|limit reached|quota|billing", re.IGNORECASE)
-# When the limit ends, in seconds since 1970, as Claude Code writes it behind its message.
+# When the limit ends, in seconds since 1970, as Claude Code appends it to its message.
 _RESET = re.compile(r"limit[^|\n]{0,200}\|(\d{10})\b", re.IGNORECASE)
-# Where additionalContext reaches the model. Elsewhere it does nothing, or keeps the turn going.
+# Where additionalContext reaches the model. Elsewhere it has no effect, or keeps the turn going.
 INJECTING = frozenset(
     ("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", "SubagentStart")
 )
 
 
 def _session_started(call: ToolCall) -> Happenings:
-    """Tell of a start; what a resumed session had in its window is told where that is known.
+    """Report a start, and how full the window of a resumed session is where that is known.
 
-    A model's name says how large its window is where it was chosen by that only.
+    The model's name tells the size of its window only by the suffix ``[1m]``.
     """
     started = SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup"))
     million = (text(call.payload, "model") or "").endswith("[1m]")
@@ -126,7 +126,7 @@ def _prompt(payload: Payload) -> str:
 
 
 def tool_finished(call: ToolCall) -> Happenings:
-    """Tell that a tool call is over, and what it planned or left running."""
+    """Report that a tool call is over, and what it planned or left running."""
     return (finished(call), *planned(call), *reverted(call), *_backgrounded(call))
 
 
@@ -142,7 +142,7 @@ def _backgrounded(call: ToolCall) -> Happenings:
 
 
 def _running(payload: Payload) -> Happenings:
-    """Return what runs beside the turn that ends; nothing for a CLI that does not list it."""
+    """Return what runs beside the ending turn; nothing for a CLI that does not list it."""
     tasks, crons = payload.get("background_tasks"), payload.get("session_crons")
     if not isinstance(tasks, list):
         return ()
@@ -176,14 +176,14 @@ def _interrupted(call: ToolCall) -> Happenings:
 
 
 def _teammate(payload: Payload) -> Happenings:
-    """Return the sign of life of a teammate that an event names: it works at something."""
+    """Return the sign of life of a teammate that an event names: it works on something."""
     named = text(payload, "teammate_name")
     told = text(payload, "task_subject", most=MESSAGE_CHARS)
     return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", told),)),)
 
 
 def _teammate_idle(call: ToolCall) -> Happenings:
-    """Tell that a teammate has done what it was asked; no event tells that it leaves."""
+    """Report that a teammate has done its task; no event reports that it leaves."""
     named = text(call.payload, "teammate_name")
     noted = Noted(what="teammate_idle", message=named)
     return (noted,) if named is None else (noted, WorkEnded(named))
@@ -194,12 +194,12 @@ def _compacting(call: ToolCall) -> Happenings:
 
 
 def compacting_unfollowed(call: ToolCall) -> Happenings:
-    """Tell of a compaction in the one event that there is of it: no other says that it is done."""
+    """Report a compaction by its only event: no other reports that it is done."""
     return (*_compacting(call), Compacted())
 
 
 def plain_prompt(call: ToolCall) -> Happenings:
-    """Tell of a prompt that comes as the person wrote it."""
+    """Report a prompt that arrives as the person wrote it."""
     prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
     return (Noted(what="empty_prompt"),) if prompt is None else (PromptSubmitted(prompt=prompt),)
 
@@ -223,7 +223,7 @@ def _subagent_ended(call: ToolCall) -> Happenings:
 
 
 def _failed(call: ToolCall) -> Happenings:
-    # The first is what the CLI showed to its user.
+    # The first field is what the CLI showed to its user.
     sentences = ("last_assistant_message", "error_details", "error_message")
     said = text(call.payload, *sentences, most=ERROR_CHARS)
     told = (
@@ -257,7 +257,7 @@ def _notified(call: ToolCall) -> Happenings:
 
 
 def _asked(call: ToolCall) -> Happenings:
-    """Tell of a request for permission; a tool that asks its user needs none, but an answer."""
+    """Report a request for permission; a tool that asks its user needs an answer instead."""
     if asked := waits_for_user(call):
         return tuple(replace(each, beside=True) for each in asked)
     return (PermissionRequested(message=asked_for(call), beside=True),)
@@ -275,7 +275,7 @@ def _denied(call: ToolCall) -> Happenings:
 
 
 def session_ended(call: ToolCall) -> Happenings:
-    """Tell that the session is over."""
+    """Report that the session is over."""
     return (SessionEnded(reason=text(call.payload, "reason")),)
 
 
@@ -312,12 +312,12 @@ def _answer(payload: Payload) -> str | None:
 def subagent(payload: Payload) -> str | None:
     """Return the agent inside the session that this is about.
 
-    An empty type is the fork that writes a compaction's summary, which is nobody.
+    An empty type is the fork that writes a compaction's summary, which counts as no agent.
     """
     return None if payload.get("agent_type") == "" else text(payload, "agent_id")
 
 
-# The events of 2.1.330 that fleetd has no use for.
+# The events of 2.1.330 that fleetd does not use.
 IGNORED = frozenset(
     (
         *("ConfigChange", "DirectoryAdded", "FileChanged"),
@@ -325,7 +325,7 @@ IGNORED = frozenset(
         *("PreModelSwitch", "Setup", "UserPromptExpansion", "WorktreeCreate", "WorktreeRemove"),
     )
 )
-# What 2.1.330 writes at the top of its payloads, whatever the event, and what earlier builds did.
+# The top-level fields of all payloads of 2.1.330, and of those of earlier builds.
 _FIELDS = frozenset(
     (
         *("action", "agent_id", "agent_transcript_path", "agent_type", "background_tasks"),
@@ -356,11 +356,11 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 class Claude(Adapter):
-    """One harness that speaks as Claude Code does.
+    """A harness whose hooks have the shape of Claude Code's.
 
     ``injecting`` are its events whose reply reaches the model, ``channel`` is the reply's field for
-    that. ``denying`` says that it can refuse an edit, ``silent_failures`` that no event tells of a
-    tool that failed.
+    that. ``denying`` means that it can refuse an edit, ``silent_failures`` that it has no event for
+    a failed tool.
     """
 
     def __init__(
@@ -378,7 +378,7 @@ class Claude(Adapter):
         self._denying = denying
         self._silent_failures = silent_failures
         self.known_events = HANDLERS.keys() | IGNORED
-        # Those who write alike have fields of their own.
+        # CLIs with hooks of the same shape have fields of their own.
         self.known_fields = _FIELDS if name == "claude" else None
         self.versions_in_transcripts = name == "claude"
 

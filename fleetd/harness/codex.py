@@ -1,6 +1,6 @@
 """Codex's hooks, which are shaped like Claude's.
 
-After the schemas that are part of Codex 0.169, and what that version did.
+Based on the schemas that are part of Codex 0.169, and on the behaviour of that version.
 """
 
 import json
@@ -36,16 +36,16 @@ from .report import (
 )
 
 INJECTING = frozenset(("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"))
-# No event tells how a command ended, and some edits are not told of at all.
+# No event reports how a command ended, and some edits are not reported at all.
 LOOKING_BACK = frozenset(("PreCompact", "Stop", "Interrupt", "SessionEnd"))
 PATCH, PLAN = "apply_patch", "update_plan"
 
-# A patch in a shell command is not run by the shell: Codex applies it itself.
+# The shell does not run a patch in its command: Codex applies the patch itself.
 _IN_SHELL = re.compile(r"\s*(?:cd\s+(\S+)\s*&&\s*)?(?:apply_patch|applypatch)\s[^\n]*<<")
 # A command's output can begin with such words too, but hardly with both lines.
 _OUTCOME = re.compile(r"Exit code: (-?\d{1,10})\nWall time: ")
 
-# What the schemas of all events have together: each refuses any other field.
+# The fields in the schemas of all events together: each schema refuses any other field.
 _FIELDS = frozenset(
     (
         *("agent_id", "agent_transcript_path", "agent_type", "cwd", "hook_event_name"),
@@ -54,7 +54,7 @@ _FIELDS = frozenset(
         *("tool_use_id", "transcript_path", "trigger", "turn_id"),
     )
 )
-# Once in a rollout, at its beginning.
+# Occurs once in a rollout, at its beginning.
 _VERSION = re.compile(r'"cli_version":"([^"\\]{1,100})"')
 
 
@@ -88,7 +88,7 @@ class Codex(Adapter):
         )
 
     def reply(self, report: Report, answer: Answer) -> str:
-        """Return the one JSON object that is honoured: a single key too many fails the hook."""
+        """Return the one JSON object that is honoured: a single unknown key fails the hook."""
         said: dict[str, str] = {}
         if answer.deny is not None and answer.deny.strip() and report.denies:
             said |= {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
@@ -99,7 +99,7 @@ class Codex(Adapter):
         return json.dumps({"hookSpecificOutput": {"hookEventName": report.event, **said}})
 
     def look_back(self, tail: str) -> Happenings:
-        """Return what the rollout tells of this turn's commands and edits, and of the plan."""
+        """Return this turn's commands and edits as the rollout reports them, and the plan."""
         return told_by(tail)
 
     def version_in(self, head: str, tail: str) -> str | None:
@@ -115,7 +115,7 @@ def _started(call: ToolCall) -> Happenings:
 
 
 def _asked(call: ToolCall) -> Happenings:
-    """Tell of a request for permission, which Codex may grant by itself at once."""
+    """Report a request for permission, which Codex may grant by itself immediately."""
     told = HANDLERS["PermissionRequest"](call)
     return tuple(
         replace(each, certain=False, beside=False)
@@ -140,7 +140,7 @@ def _finished(call: ToolCall) -> Happenings:
 
 
 def _edits(call: ToolCall) -> tuple[str, ...]:
-    """Return the files that a patch changes, whichever way it comes."""
+    """Return the files that a patch changes, in whichever form it arrives."""
     given = call.given.get("command")
     if not isinstance(given, str):
         return ()
@@ -153,7 +153,7 @@ def _edits(call: ToolCall) -> tuple[str, ...]:
 
 
 def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
-    """Return whether a call passed where the response says so; mostly the rollout knows."""
+    """Return whether a call passed if the response reports it; mostly only the rollout does."""
     said = call.payload.get("tool_response")
     if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:
         passed = int(found[1]) == 0

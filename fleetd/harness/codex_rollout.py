@@ -1,8 +1,8 @@
 """Reader of rollouts, the files in which Codex keeps its sessions.
 
-After rollouts of Codex 0.169; function calls with their outcome in the output are what versions
-before it wrote. Lines of other kinds are passed over. Models that call tools from JavaScript write
-their plan into a script of the ``exec`` tool: ``tools.update_plan({plan: [...]})``.
+Based on rollouts of Codex 0.169. Earlier versions wrote function calls with their outcome in the
+output. Lines of other kinds are skipped. Models that call tools from JavaScript write their plan
+into a script of the ``exec`` tool: ``tools.update_plan({plan: [...]})``.
 """
 
 import json
@@ -24,16 +24,16 @@ from .payload import (
 )
 from .report import Happenings, Paused, Payload, Planned, Refused, ToolFinished, WindowUsed
 
-# What a turn ran before that was told by events, or nobody asks any more.
+# Earlier calls of a turn were reported by events, or are of no interest any more.
 CALLS = 100
 
 _EXITED = re.compile(r"(?:\A|\n)(?:Process exited with code|Exit code:) (-?\d{1,10})\n")
 _REFUSED = re.compile(r"unsupported call|Script failed|Command blocked|failed to parse|aborted")
-# A person said no; of a rule that did Codex tells in other words.
+# A person refused; Codex reports the refusal by a rule in other words.
 _SAID_NO = re.compile(r"(exec command|patch) rejected by user")
 _UNFIT_PATCH = "apply_patch verification failed"
 _SHELLS = frozenset(("exec_command", "shell_command", "shell", "local_shell", "container.exec"))
-# Told only when a line can hold what is looked for, so that most lines are never parsed.
+# A line is parsed only when it can hold what is looked for, which most lines cannot.
 _WORTH = re.compile(
     r'"type":\s*"(?:item_completed|task_started|turn_started|message|token_count|compacted'
     r'|(?:function|custom_tool)_call(?:_output)?)"'
@@ -51,12 +51,10 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 def told_by(tail: str) -> Happenings:
     """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
 
-    Also which of the calls the user refused.
-
-    Calls come oldest first.
+    It includes the calls that the user refused. Calls come oldest first.
     """
     seen = _Seen()
-    for line in tail.split("\n"):  # in a text there may be any other separator of lines
+    for line in tail.split("\n"):  # a text may contain any other line separator
         if _WORTH.search(line, 0, 400) is not None:
             seen.take(line)
     answer = [] if seen.answer is None else [Paused(last_message=seen.answer)]
@@ -74,11 +72,11 @@ class _Seen:
         self.answer: str | None = None
         self.used: tuple[WindowUsed, ...] = ()
         self._calls: dict[str, Payload] = {}
-        # The plan before each call that changed it, for a call that turns out to be refused.
+        # The plan before each call that changed it, in case the call turns out to be refused.
         self._before: dict[str, tuple[Planned, ...]] = {}
 
     def take(self, line: str) -> None:
-        """Take in one line; one that is cut or odd says nothing."""
+        """Take in one line; a cut or odd one is ignored."""
         try:
             entry = json.loads(line)
             payload = table(entry, "payload")
@@ -106,7 +104,7 @@ class _Seen:
             return
         self._calls[call_id] = call
         if plan is not None:
-            # A script that breaks off may have planned before it did: then nobody knows.
+            # A script that breaks off may have planned before: then the plan is unknown.
             self._before[call_id] = self.plan if text(call, "name") == "update_plan" else ()
             self.plan = plan
 
@@ -135,7 +133,7 @@ class _Seen:
 
 
 def _refused(what: str, call: Payload) -> Refused:
-    """Return that the user refused a call, and the command where the call has one."""
+    """Return the user's refusal of a call, with the command where the call has one."""
     given = text(call, "arguments", "input", most=MESSAGE_CHARS)
     command = _command_of(given) if what == "exec command" and given else None
     about = f"{what}: {command}" if command else what
@@ -157,7 +155,7 @@ def _command_of(arguments: str) -> str | None:
 
 
 def _used(count: Payload) -> tuple[WindowUsed, ...]:
-    """Return how full the window was after the last request; the totals are of the session."""
+    """Return how full the window was after the last request; the totals are the session's."""
     info = table(count, "info")
     size = {"size": info.get("model_context_window")}
     return window_used(table(info, "last_token_usage") | size, "total_tokens", "size")
@@ -210,7 +208,7 @@ def _moved(change: Any) -> Any:
 
 
 def _by_output(call_id: str, call: Payload, said: str) -> ToolFinished | None:
-    """Return how a call ended where its output says so."""
+    """Return how a call ended, if its output reports it."""
     name = text(call, "name")
     if name == "apply_patch" and said.startswith(_UNFIT_PATCH):
         error = cut(said, ERROR_CHARS)
@@ -265,7 +263,7 @@ def _output(said: Any) -> str:
 
 
 def script_plan(script: str) -> tuple[Planned, ...] | None:
-    """Return the last plan that a script makes; None for no plan, empty for one it works out."""
+    """Return the last plan that a script makes; None for no plan, empty for a computed one."""
     _, called, given = script.rpartition("update_plan(")
     if not called:
         return None
@@ -282,7 +280,7 @@ def _read(given: str, at: int) -> tuple[Planned, ...]:
 
 
 def _plain(literal: str) -> str:
-    """Return what a string literal stands for."""
+    """Return the value of a string literal."""
 
     def character(found: re.Match[str]) -> str:
         code = found[1] or found[2] or found[3]

@@ -1,8 +1,8 @@
 """Copilot CLI's hooks, in both of its spellings.
 
-After GitHub's reference of hooks, and what version 1.0.102 did. A hook that is installed under a
-name in camel case gets fields in camel case and no name of the event, which comes as a word of the
-command line. Under Claude's names it gets Claude's spelling.
+Based on GitHub's reference of hooks, and on the behaviour of version 1.0.102. A hook installed
+under a name in camel case gets fields in camel case. The name of its event is not among them, but
+is a word of the command line. Under Claude's names it gets Claude's spelling.
 
 No event follows a compaction, so the event before it counts as both. The CLI compacts in the
 background what was in the window at that event; results of later tools stay.
@@ -52,10 +52,10 @@ from .report import (
 # The texts of all hooks together are capped at 10 KB.
 CONTEXT_BYTES = 10_000
 INJECTING = frozenset(("sessionStart", "userPromptSubmitted", "postToolUse"))
-# What the reference calls the result of a tool that was not permitted.
+# The reference's names for the result of a tool that was not permitted.
 REFUSED = frozenset(("denied", "rejected"))
 _CLAUDES = {"UserPromptSubmit": "userPromptSubmitted", "Stop": "agentStop"}
-# Which event a payload without a name is: the first whose fields it has.
+# The event of a payload without a name: the first one whose fields it has.
 _SHAPES = (
     (("prompt",), "userPromptSubmitted"),
     (("agentName", "stopReason"), "subagentStop"),
@@ -97,7 +97,7 @@ class Copilot(Adapter):
         named = _event(said, event)
         cwd = path(said.get("cwd"), None)
         call = ToolCall(_in_claudes_fields(said), cwd)
-        # The events of a subagent have its own id in the place of the session's.
+        # The events of a subagent have its own id in place of the session's.
         return Report(
             harness=self.name,
             event=named,
@@ -107,7 +107,7 @@ class Copilot(Adapter):
             cwd=cwd,
             transcript_path=path(said.get("transcriptPath"), None),
             moment=_moment(said),
-            # What a start adds is gone in the next process; what a prompt or a tool adds stays.
+            # Text added to a start is gone in the next process; that of a prompt or a tool stays.
             injects=named in INJECTING and text(said, "source") != "resume",
             denies=named == "preToolUse" and bool(call.edits),
         )
@@ -129,12 +129,12 @@ def _subagent(said: Payload, event: str) -> str | None:
 
 
 def _fitting(context: str) -> str:
-    """Cut a text to what Copilot takes whole; the least important is at its end."""
+    """Cut a text to the size that Copilot accepts; the least important is at its end."""
     return context.encode("utf-8", "replace")[:CONTEXT_BYTES].decode("utf-8", "ignore")
 
 
 def _event(said: Payload, word: str | None) -> str:
-    """Return the event's name: the payload's own, the command line's, else by the shape."""
+    """Return the event's name: the payload's own, else the command line's, else by the shape."""
     told = text(said, "hook_event_name") or cut(word or "", WORD_CHARS)
     if told:
         return _CLAUDES.get(told, told[:1].lower() + told[1:])
@@ -156,7 +156,7 @@ def _moment(said: Payload) -> str | None:
 
 
 def _in_claudes_fields(said: Payload) -> Payload:
-    """Return a payload as the readers of Claude's tool calls know it."""
+    """Return a payload in the fields that the readers of Claude's tool calls expect."""
     given = said.get("toolArgs", said.get("toolInput"))
     if isinstance(given, str) and given.startswith("{"):
         given = decoded(given, given)
@@ -192,12 +192,12 @@ def _tool_finished(call: ToolCall) -> Happenings:
 
 
 def _prompted(call: ToolCall) -> Happenings:
-    """Tell a prompt; what a subagent is asked comes from the agent above it, not from a person."""
+    """Report a prompt; that of a subagent comes from the agent above it, not from a person."""
     return () if text(call.payload, "agentId") else plain_prompt(call)
 
 
 def _paused(call: ToolCall) -> Happenings:
-    """Tell the end of a turn; of a subagent another event tells it."""
+    """Report the end of a turn; another event reports that of a subagent."""
     return () if text(call.payload, "agentId") else (Paused(),)
 
 
@@ -230,7 +230,7 @@ def _notified(call: ToolCall) -> Happenings:
 
 
 def _asked(call: ToolCall) -> Happenings:
-    """Tell of a request for permission, which the CLI may grant by itself at once."""
+    """Report a request for permission, which the CLI may grant by itself immediately."""
     return (PermissionRequested(message=asked_for(call), certain=False),)
 
 
@@ -251,5 +251,5 @@ _HANDLERS: dict[str, Handler] = {
 }
 
 adapter = Copilot()
-# It runs the hooks in Claude's settings too, under names of its own.
+# It also runs the hooks in Claude's settings, under names of its own.
 adapter.known_events = _HANDLERS.keys() | {name[:1].lower() + name[1:] for name in IGNORED}

@@ -1,7 +1,7 @@
 """Cursor's hooks, in the editor and in its command line.
 
-After Cursor's reference of hooks. Nothing is told after a compaction, so the
-event before it counts as both. Most of its tools have Claude's names and fields.
+Based on Cursor's reference of hooks. No event follows a compaction, so the event before it counts
+as both. Most of its tools have Claude's names and fields.
 """
 
 import json
@@ -41,7 +41,7 @@ from .report import (
 # A longer text is dropped whole; Cursor counts as JavaScript does, in units of UTF-16.
 CONTEXT_UNITS = 10_000
 INJECTING = frozenset(("sessionStart", "beforeSubmitPrompt", "postToolUse"))
-# Cursor runs the hooks in Claude's settings too.
+# Cursor also runs the hooks in Claude's settings.
 _CLAUDES = {
     "SessionStart": "sessionStart",
     "SessionEnd": "sessionEnd",
@@ -93,7 +93,7 @@ class CursorCli(Adapter):
 
 
 def _fitting(context: str) -> str:
-    """Cut a text to what Cursor takes whole; the least important is at its end."""
+    """Cut a text to the size that Cursor accepts; the least important is at its end."""
     units = context.encode("utf-16-le", "replace")[: CONTEXT_UNITS * 2]
     return units.decode("utf-16-le", "ignore")
 
@@ -112,7 +112,7 @@ def _subagent(payload: Payload) -> str | None:
 
 
 def _in_claudes_fields(payload: Payload, named: str) -> Payload:
-    """Return a payload as the readers of Claude's tool calls know it."""
+    """Return a payload in the fields that the readers of Claude's tool calls expect."""
     spelled = dict(payload)
     spelled["duration_ms"] = payload.get("duration")
     spelled["tool_output"] = _output(payload.get("tool_output"))
@@ -129,14 +129,14 @@ def _in_claudes_fields(payload: Payload, named: str) -> Payload:
 
 
 def _output(output: Any) -> Any:
-    """Return what a tool gave back, which comes as JSON in a text."""
+    """Return the result of a tool, which arrives as JSON in a text."""
     if not isinstance(output, str):
         return output
     return decoded(output)
 
 
 def _compacting(call: ToolCall) -> Happenings:
-    """Tell how full the window was before all of it is told to be compacted."""
+    """Report how full the window was, and then that all of it is compacted."""
     used = window_used(call.payload, "context_tokens", "context_window_size")
     return (*used, *compacting_unfollowed(call))
 
@@ -173,7 +173,7 @@ _HANDLERS: dict[str, Handler] = {
     "sessionEnd": lambda call: (SessionEnded(reason=text(call.payload, "reason", "final_status")),),
 }
 
-# The events of its reference that fleetd has no use for.
+# The events of its reference that fleetd does not use.
 _IGNORED = frozenset(
     (
         *("beforeMCPExecution", "afterMCPExecution", "beforeReadFile", "beforeTabFileRead"),
@@ -182,5 +182,5 @@ _IGNORED = frozenset(
 )
 
 adapter = CursorCli()
-# It runs the hooks in Claude's settings too.
+# It also runs the hooks in Claude's settings.
 adapter.known_events = _HANDLERS.keys() | _IGNORED | HANDLERS.keys() | IGNORED

@@ -1,8 +1,8 @@
 """Detection: which harness really sent a payload.
 
-Cursor, Grok and Copilot run Claude's hook settings too, and nearly everybody sets
-``CLAUDE_PROJECT_DIR``: the payload's shape is asked first, then the variables that a harness sets
-for its hooks alone, and the name in the settings file last.
+Cursor, Grok and Copilot also run Claude's hook settings, and nearly every CLI sets
+``CLAUDE_PROJECT_DIR``. So the payload's shape is checked first, then the variables that a harness
+sets for its hooks alone, and the name in the settings file last.
 """
 
 import re
@@ -34,7 +34,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _GEMINIS = re.compile(r"(Before|After)(Agent|Tool|Model|ToolSelection)|PreCompress")
 _CURSORS = re.compile(r"[a-z]+([A-Z][a-z]*)+")
 _SNAKE = re.compile(r"[a-z]+(_[a-z]+)*")
-# Where each keeps its transcripts: a place that nobody else writes to.
+# Where each keeps its transcripts: a place to which no other harness writes.
 _PLACES = {
     "codex": r"/\.codex/sessions/|/rollout-[^/]+\.jsonl$",
     "copilot": r"/\.copilot/",
@@ -66,7 +66,7 @@ def _word(payload: Payload, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# The first that holds names the sender.
+# The first mark that matches names the sender.
 MARKS: tuple[Mark, ...] = (
     ("cursor", _has("cursor_version")),
     ("cursor", _has("conversation_id", "generation_id")),
@@ -81,8 +81,8 @@ MARKS: tuple[Mark, ...] = (
     ("droid", _has("previous_session_id", "hook_event_name")),
 )
 
-# Set for hooks; Qwen sets Gemini's beside its own. A shell that such a harness runs may hand one
-# down to another agent, so the payload's own marks come first.
+# Variables set for hooks; Qwen sets Gemini's beside its own. A shell that such a harness runs may
+# pass one on to another agent, so the payload's own marks come first.
 ENVIRONMENT: Mapping[str, str] = {
     "GROK_HOOK_EVENT": "grok",
     "CURSOR_VERSION": "cursor",
@@ -92,22 +92,22 @@ ENVIRONMENT: Mapping[str, str] = {
     "COPILOT_CLI": "copilot",
 }
 
-# Only OpenCode runs our plugin, and the payload is of our own making.
+# Only OpenCode runs our plugin, which makes the payload.
 OURS = frozenset({"opencode"})
 
 
 def recognise(argument: str, payload: Payload, env: Mapping[str, str]) -> Adapter:
-    """Return the adapter of the harness that sent this.
+    """Return the adapter of the harness that sent a payload.
 
     ``argument`` is the name in the settings file that made the call, ``env`` the variables that the
-    hook client passes on. Raises Unfit for what fits no harness.
+    hook client passes on. Raises Unfit for a payload that fits no harness.
     """
     if argument in OURS:
         return _named(argument)
     for name, holds in MARKS:
         if holds(payload):
             return _named(name)
-    # Under Claude's names Copilot writes Claude's fields, and the time, which Claude does not.
+    # Under Claude's names Copilot sends Claude's fields, and the time, which Claude does not send.
     if argument == "claude" and "timestamp" in payload and "transcript_path" not in payload:
         return _named("copilot")
     for variable, name in ENVIRONMENT.items():

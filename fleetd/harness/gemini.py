@@ -1,13 +1,13 @@
 """Gemini CLI's hooks, and the log of its session.
 
-After the reference of hooks and the files of Gemini CLI 0.61, and what that
-version did. No event follows a compaction: it shows in the log only. Each line there is a message
-or replaces fields; one that sets ``messages`` replaces the conversation. That happens after a
-compaction, which puts a summary first, and when a session is resumed, where the messages keep their
-ids.
+Based on the reference of hooks and the files of Gemini CLI 0.61, and on the behaviour of that
+version. No event follows a compaction: it shows in the log only. Each line there is a message or
+replaces fields; one that sets ``messages`` replaces the conversation. That happens after a
+compaction, which puts a summary first. It also happens when a session is resumed, where the
+messages keep their ids.
 
 The first request after a compaction is sent before any event whose text stays in the window. Its
-BeforeModel can change the request itself, which changes nothing of the conversation.
+BeforeModel event can change that request, but not the conversation.
 """
 
 import json
@@ -60,20 +60,20 @@ from .report import (
 Outcome = tuple[bool | None, str | None]
 
 INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
-# Of what is said to a start for this reason, only messages to the user are used.
+# Of the reply to a start for this reason, only messages to the user are used.
 CLEARED = "clear"
-# Where a compaction that nobody told of is looked for; most can bring the briefing. What a tool
-# does comes after it.
+# Events at which an unreported compaction is looked for; most can bring the briefing. The
+# compaction is recorded before the tool's own event.
 TELLING = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
 
 _SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
-# What was said to SessionStart heads the first prompt, with its own brackets escaped.
+# The reply to SessionStart heads the first prompt, with its own brackets escaped.
 _PUT_IN = re.compile(r"(?:\s*<hook_context>[^<]*</hook_context>)+")
-# Files that a prompt names with @ are put behind it.
+# The content of files that a prompt names with @ is appended to it.
 _FILES = "\n--- Content from referenced files ---"
 _NO_ANSWER = "[no response text]"
 
-# How a shell's result ends: what comes before can be the command's own output.
+# The end of a shell's result: text before it can be the command's own output.
 _END_CHARS = 2_000
 _END = re.compile(
     r"\n(Exit Code|Signal): ([^\n]*)"
@@ -85,7 +85,7 @@ _NOTHING_WRONG = frozenset(("0", "(none)"))
 _STOPPED = re.compile(r"(?:<untrusted_context>\s*)?Command was (?:automatically )?cancelled ")
 _AWAY = re.compile(r"(?:<untrusted_context>\s*)?Command moved to background ")
 _RAN = re.compile(r"(?:<untrusted_context>\s*)?(?:Command|Output): ")
-# What the model is told of a plan that the user did not approve.
+# The text that the model receives about a plan that the user did not approve.
 _REJECTED = re.compile(
     r"Plan rejected\. (?:No feedback provided\.|User feedback: (.*?)\n\nThe plan is stored at: )",
     re.DOTALL,
@@ -96,7 +96,7 @@ _ID = re.compile(rb'"id":"([^"\\]{1,100})"')
 _TOKENS = b'"tokens":{"input":'
 _COUNT = re.compile(rb'"tokens":\{"input":(\d{1,12}),"output":(\d{1,12})[,}]')
 _MODEL = re.compile(rb'[^{}]{0,200}\},"model":"gemini-')
-# What Gemini CLI reckons with for every Gemini model.
+# The size that Gemini CLI assumes for every Gemini model.
 GEMINIS_WINDOW = 1_048_576
 
 
@@ -147,7 +147,7 @@ def _opening(payload: Payload) -> str:
 
 
 def _request_with(opening: str, context: str) -> str:
-    """Return the reply after which the first message of a request ends in a text of ours.
+    """Return the reply that appends our text to the first message of a request.
 
     A reply replaces the texts of as many messages as it names, and leaves all others.
     """
@@ -189,7 +189,7 @@ def _tool_finished(call: ToolCall) -> Happenings:
 
 
 def _plan_refused(call: ToolCall) -> tuple[Refused, ...]:
-    """Return that the user rejected the plan that a tool showed; empty for all other calls."""
+    """Return the user's rejection of a plan that a tool showed; empty for all other calls."""
     found = _REJECTED.match(_said(call)) if call.tool == "exit_plan_mode" else None
     if found is None:
         return ()
@@ -198,7 +198,7 @@ def _plan_refused(call: ToolCall) -> tuple[Refused, ...]:
 
 
 def _edited(call: ToolCall) -> tuple[str, ...]:
-    """Return the file that an editing tool changed: the result names it as it was resolved."""
+    """Return the file that an editing tool changed; the result has its resolved path."""
     if not call.edits:
         return ()
     file = path(table(call.result, "returnDisplay").get("filePath"), call.cwd)
@@ -206,7 +206,7 @@ def _edited(call: ToolCall) -> tuple[str, ...]:
 
 
 def _outcome(call: ToolCall) -> Outcome:
-    """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
+    """Return whether a call passed, and what was wrong; None for what is unknown (yet)."""
     wrong = call.result.get("error")
     if wrong:
         told = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
@@ -215,14 +215,14 @@ def _outcome(call: ToolCall) -> Outcome:
 
 
 def _ended(said: str) -> Outcome:
-    """Return how a shell command ended; an exit code is told only where it is not 0."""
+    """Return how a shell command ended; an exit code is reported only if it is not 0."""
     if _AWAY.match(said):
         return None, None
     if _STOPPED.match(said):
         return False, "interrupted before it ended"
     end = _END.search(said[-_END_CHARS:])
     if end is None:
-        # A summary that the user had asked for in the place of the output tells nothing.
+        # A summary that the user requested in place of the output shows no outcome.
         return (True if _RAN.match(said) else None), None
     passed = end[2] in _NOTHING_WRONG
     printed = said[: end.start() - _END_CHARS] if len(said) > _END_CHARS else said[: end.start()]
@@ -245,9 +245,9 @@ def _paused(call: ToolCall) -> Happenings:
 
 
 def _compacting(call: ToolCall) -> Happenings:
-    """Return that a compaction may come: it is announced before every request to the model.
+    """Report a possible compaction: one is announced before every request to the model.
 
-    One that a person asks for can find nothing to compact. Whether it came shows in the log.
+    One that a person asks for can find nothing to compact. The log shows whether it happened.
     """
     trigger = text(call.payload, "trigger") or "auto"
     return (Compacting(trigger=trigger, certain=False),)
@@ -262,10 +262,10 @@ def _notified(call: ToolCall) -> Happenings:
 
 
 def _asked(details: Payload, message: str | None) -> AnyHappening:
-    """Tell what the user is asked; tools that are there to ask come as requests for permission."""
+    """Report what the user is asked; tools that only ask arrive as requests for permission."""
     kind = text(details, "type")
     title = text(details, "title", most=MESSAGE_CHARS)
-    # What these ask was told when the call began.
+    # The start of the call reported what these ask.
     if kind == "ask_user":
         return QuestionAsked(question=title, reminder=True)
     if kind == "exit_plan_mode":
@@ -285,9 +285,9 @@ _HANDLERS: dict[str, Handler] = {
     "SessionEnd": session_ended,
 }
 
-# The events of 0.61 that fleetd has no use for.
+# The events of 0.61 that fleetd does not use.
 _IGNORED = frozenset(("BeforeModel", "AfterModel", "BeforeToolSelection"))
-# What the reference of hooks has for all events together.
+# The fields of all events together, by the reference of hooks.
 _FIELDS = frozenset(
     (
         *("cwd", "details", "hook_event_name", "llm_request", "llm_response", "mcp_context"),
@@ -303,9 +303,9 @@ adapter.known_fields = _FIELDS
 
 
 def first_message(end: bytes, *, whole: bool) -> str | None:
-    """Return the id of the message that the conversation begins with, behind its fixed context.
+    """Return the id of the first message of the conversation, after its fixed context.
 
-    ``end`` is the end of the log, all of it if ``whole``. None where it cannot be told.
+    ``end`` is the end of the log, all of it if ``whole``. None where the id is unknown.
     """
     at = end.rfind(_REPLACES)
     if at < 0:
@@ -313,7 +313,7 @@ def first_message(end: bytes, *, whole: bool) -> str | None:
     line, _, later = end[at + 1 :].partition(b"\n")
     ids = [found[1] for found in islice(_ID.finditer(line), 2)]
     if len(ids) == 1 and whole:
-        # Only the context was ever set: what was said first is in a line of its own.
+        # Only the context was ever set: the first message is in a line of its own.
         ids += [found[1] for found in islice(_ID.finditer(later), 1)]
     return ids[1].decode("utf-8", "replace") if len(ids) == 2 else None
 
@@ -321,14 +321,14 @@ def first_message(end: bytes, *, whole: bool) -> str | None:
 def last_count(end: bytes) -> tuple[WindowUsed, ...]:
     """Return how full the window was after the last answer, empty where that is not known.
 
-    What comes before the conversation was last replaced is of a window that is gone.
+    A count before the last replacement of the conversation is of a window that is gone.
     """
     replaced = end.rfind(_REPLACES)
     begin = end.find(b"\n", replaced + 1)
     line = -1 if begin < 0 else end.rfind(b"\n", begin, end.rfind(_TOKENS, begin) + 1)
     if line < 0:
         return ()
-    # Behind its own count a message holds what tools were called with, which can be anything.
+    # After its own count, a message contains the arguments of tools, which can be anything.
     found = _COUNT.match(end, end.find(_TOKENS, line))
     if found is None:
         return ()

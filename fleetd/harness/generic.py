@@ -1,7 +1,7 @@
 """Generic adapter: any payload that names an event and a session somehow.
 
-It is put into Claude's words and read as Claude's. It never injects or denies where nobody knows
-what is honoured.
+The payload is translated into Claude's fields and read as Claude's. The adapter never injects or
+denies where it is unknown what the harness honours.
 """
 
 import re
@@ -15,7 +15,7 @@ from .report import Adapter, Answer, Payload, Report, Unfit
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
 _WRAPPING = re.compile(r"</?user_query>")
-# The same field under its other names; the first that is there counts.
+# The same field under its other names; the first one present counts.
 _FIELDS = {
     "hook_event_name": ("event", "event_name", "hook_event"),
     "session_id": ("conversation_id", "thread_id"),
@@ -38,9 +38,9 @@ _EVENTS = {
 
 
 class Generic(Adapter):
-    """A harness of which only the name is known, and that its payloads resemble Claude's.
+    """A harness known only by its name, whose payloads resemble Claude's.
 
-    ``trusted`` says that a payload in Claude's very words may be answered as Claude is.
+    ``trusted`` means that a payload in exactly Claude's fields may be answered as Claude's is.
     """
 
     def __init__(self, name: str, *, trusted: bool = True) -> None:
@@ -49,7 +49,7 @@ class Generic(Adapter):
         self._alike = Claude(name) if trusted else self._foreign
 
     def read(self, payload: Payload, event: str | None) -> Report:
-        """Turn a payload into a report; raises Unfit, also for an event that is not known."""
+        """Turn a payload into a report; raises Unfit, even for an event that is unknown."""
         if text(payload, "hook_event_name") in HANDLERS and text(payload, "session_id") is not None:
             return self._alike.read(payload, None)
         told, vendors = in_claudes_words(payload, event)
@@ -59,7 +59,7 @@ class Generic(Adapter):
         return msgspec.structs.replace(self._foreign.read(told, None), event=vendors)
 
     def reply(self, report: Report, answer: Answer) -> str:
-        """Return Claude's reply where the payload was Claude's in every respect, else nothing."""
+        """Return Claude's reply if the payload was Claude's in every respect, else nothing."""
         return self._alike.reply(report, answer)
 
 

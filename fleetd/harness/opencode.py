@@ -1,9 +1,10 @@
 """OpenCode's events, as our plugin reports them.
 
-After the types of @opencode-ai/plugin 1.18 and of @opencode/plugin 2.0. The payloads are made by
-``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``, the event named as
-OpenCode names it, and its fields as OpenCode gives them, cut where they are long. The reply is a
-JSON object for the plugin: ``context`` to put into the messages, ``deny`` to refuse a tool call.
+Based on the types of @opencode-ai/plugin 1.18 and of @opencode/plugin 2.0. The payloads come from
+``fleetctl/plugins/opencode.js``: ``{event, session_id, parent_id?, cwd, ...}``. The event has
+OpenCode's name for it, and the fields are as OpenCode gives them, cut where they are long. The
+reply is a JSON object for the plugin: ``context`` to put into the messages, ``deny`` to refuse a
+tool call.
 """
 
 import json
@@ -51,11 +52,11 @@ from .report import (
     SubagentStarted,
 )
 
-# Of what a permission is about, so many are named.
+# How many patterns of a permission are named.
 PATTERNS = 5
-# What OpenCode gives for the output of a command that printed nothing.
+# OpenCode's text for the output of a command that printed nothing.
 NO_OUTPUT = "(no output)"
-# What OpenCode says where the user, or a rule of theirs, refused a tool call.
+# OpenCode's text where the user, or a rule of theirs, refused a tool call.
 _SAID_NO = re.compile(
     r"The user (?:rejected permission to use|has specified a rule which prevents you from using)"
     r" this specific tool call(?: with the following feedback: (.*))?",
@@ -99,9 +100,9 @@ class OpenCode(Adapter):
 
 
 def _with_window(named: str, told: Happenings, payload: Payload) -> Happenings:
-    """Put what the plugin knows of the window to what an event tells.
+    """Add what the plugin knows of the window to what an event reports.
 
-    It is of before the event, but for a compaction, of which the plugin tells later.
+    It is the state before the event, except for a compaction, which the plugin reports later.
     """
     used = window_used(table(payload, "window"), "tokens", "size")
     return (*told, *used) if named == "session.compacted" else (*used, *told)
@@ -114,12 +115,12 @@ def _injects(payload: Payload, named: str) -> bool:
 
 
 def _only_then(payload: Payload) -> bool:
-    """Whether this OpenCode lets nobody put anything into the messages but into the summary."""
+    """Return whether this OpenCode accepts text only in the summary, not in the messages."""
     return payload.get("transforms") is False
 
 
 def _in_claudes_fields(payload: Payload) -> Payload:
-    """Return a payload as the readers of Claude's tool calls know it."""
+    """Return a payload in the fields that the readers of Claude's tool calls expect."""
     metadata, time = table(payload, "metadata"), table(payload, "time")
     begun, ended = whole(time, "start"), whole(time, "end")
     printed = metadata.get("output")
@@ -141,7 +142,7 @@ def _session_started(call: ToolCall) -> Happenings:
 
 
 def _prompted(call: ToolCall) -> Happenings:
-    """Tell a prompt; the first one of a session that this OpenCode did not open resumes it."""
+    """Report a prompt; the first one of a session that this OpenCode did not open resumes it."""
     if text(call.payload, "parent_id") is not None:
         return ()  # from the agent above it, no person's words
     prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
@@ -162,7 +163,7 @@ def _paused(call: ToolCall) -> Happenings:
 
 
 def _tool_failed(call: ToolCall) -> Happenings:
-    """Tell that a tool failed; OpenCode says so too where the user or a rule refused the call."""
+    """Report that a tool failed, which OpenCode also does where the user or a rule refused it."""
     found = _SAID_NO.match(text(call.payload, "error", most=ERROR_CHARS) or "")
     if found is None:
         return tool_failed(call)
@@ -180,7 +181,7 @@ def _failed(call: ToolCall) -> Happenings:
 
 
 def _asked(call: ToolCall) -> Happenings:
-    """Tell of a request for permission: what is to be done, and to which files or commands."""
+    """Report a request for permission: what is to be done, and to which files or commands."""
     patterns = call.payload.get("patterns")
     about = (
         [each for each in patterns if isinstance(each, str)] if isinstance(patterns, list) else []

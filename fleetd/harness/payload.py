@@ -1,7 +1,7 @@
-"""Readers of hook payloads: fields, tool calls and plans, as Claude and those like it write them.
+"""Readers of hook payloads: fields, tool calls and plans, as Claude and similar CLIs write them.
 
-Vendors change the shapes. A field of the wrong type counts as absent: a hook must never fail for
-what it can do without.
+Vendors change the shapes. A field of the wrong type counts as absent: a hook must never fail
+because of a field that it can do without.
 """
 
 import os.path
@@ -40,15 +40,15 @@ VERSION_CHARS = 64
 # No window is larger, whatever a payload says.
 MOST_TOKENS = 1_000_000_000
 
-# Half a character of two, as JSON and JavaScript can write it: nothing can be kept that has one.
+# Half of a surrogate pair, as JSON and JavaScript can write it: a text with one cannot be stored.
 _HALF = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-# What a terminal takes for a colour or for a movement of its cursor.
+# A terminal's escape sequence for a colour or a movement of the cursor.
 _COLOUR = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,4}[@-~]")
 
 
 def text(payload: Payload, *names: str, most: int = WORD_CHARS) -> str | None:
-    """Return the first of these fields that is a text with something in it, cut to ``most``."""
+    """Return the first of these fields that is a text and not blank, cut to ``most``."""
     for name in names:
         value = payload.get(name)
         if isinstance(value, str) and (found := cut(value, most)).strip():
@@ -85,7 +85,7 @@ def whole(payload: Payload, name: str) -> int | None:
 
 
 def decoded(given: str, otherwise: Any = None) -> Any:
-    """Return what a text of JSON says, ``otherwise`` where it is none."""
+    """Return the decoded value of a JSON text, ``otherwise`` where it is not JSON."""
     try:
         return msgspec.json.decode(given)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -93,7 +93,7 @@ def decoded(given: str, otherwise: Any = None) -> Any:
 
 
 def window_used(source: Payload, tokens: str, size: str) -> tuple[WindowUsed, ...]:
-    """Return how full a window is by the fields of these names, empty where they say nothing."""
+    """Return how full a window is by the fields of these names, empty where they do not show it."""
     used, room = (whole(source, name) for name in (tokens, size))
     if used is None or used > MOST_TOKENS:
         return ()
@@ -102,7 +102,7 @@ def window_used(source: Payload, tokens: str, size: str) -> tuple[WindowUsed, ..
 
 
 def path(given: Any, cwd: str | None) -> str | None:
-    """Return a file's path made absolute against ``cwd``; None for what is no usable path."""
+    """Return a file's path made absolute against ``cwd``; None for an unusable path."""
     if not isinstance(given, str) or not given.strip() or len(given) > PATH_CHARS:
         return None
     if "\0" in given or _HALF.search(given):
@@ -121,7 +121,7 @@ def cut(value: str, most: int) -> str:
 def cut_output(said: str, most: int) -> str:
     """Return what a command printed, at most ``most`` characters: its first line and its end.
 
-    The end is what counts: there test programs say what failed. It begins with a whole line.
+    The end matters most: there test programs report what failed. It begins with a whole line.
     """
     said = said.strip()
     if len(said) > most:
@@ -150,7 +150,7 @@ EDITORS = frozenset(
 # Tools that read one file.
 READERS = frozenset(("read", "readfile", "view", "viewfile", "notebookread"))
 _FILE_FIELDS = ("file_path", "notebook_path", "path", "absolute_path", "filePath", "target_file")
-# Tools that are there to wait for the user.
+# Tools whose purpose is to wait for the user.
 _ASKING = frozenset(("askuserquestion", "requestuserinput", "askuser", "question"))
 _PLANNING = frozenset(("exitplanmode",))
 # Tools that start a subagent.
@@ -158,7 +158,7 @@ _STARTING = frozenset(("agent", "task"))
 PATCHER = "applypatch"
 _PATCH_FIELDS = ("command", "patch", "patchText", "input")
 PATCH_CHARS = 1_000_000
-# Git tells of a commit in the first lines that it prints.
+# Git reports a commit in the first lines that it prints.
 OUTPUT_CHARS = 20_000
 # Git's own line about the commit that a revert made: "[main 1a2b3c4] Revert "Add retries"".
 _REVERTED = re.compile(
@@ -166,7 +166,7 @@ _REVERTED = re.compile(
 )
 _TWICE = re.compile(r'Revert "(.{1,500})"')
 REVERTED = 20
-# So much of a plan is looked at for the line that says what it is about.
+# How much of a plan is searched for the line that says what it is about.
 PLAN_CHARS = 10_000
 _RESULTS = ("tool_response", "tool_result", "tool_output")
 FILES = 200
@@ -179,7 +179,8 @@ _LINE = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.
 class ToolCall(msgspec.Struct, frozen=True):
     """One call of a tool, as the payload of any of its events describes it.
 
-    ``silent`` says that the harness has no event for failures: without an exit code nobody knows.
+    ``silent`` means that the harness has no event for failures: without an exit code, the outcome
+    is unknown.
     """
 
     payload: Payload
@@ -198,17 +199,17 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     @property
     def given(self) -> Payload:
-        """Return what the tool was called with."""
+        """Return the arguments of the call."""
         return table(self.payload, "tool_input")
 
     @property
     def result(self) -> Payload:
-        """Return what the tool gave back, empty when it is no object."""
+        """Return the result of the tool, empty when it is no object."""
         return next((found for name in _RESULTS if (found := table(self.payload, name))), {})
 
     @property
     def call_id(self) -> str | None:
-        """Return the harness's name of the call, the same at its start and at its end."""
+        """Return the harness's id of the call, the same at its start and at its end."""
         return text(self.payload, "tool_use_id", "tool_call_id")
 
     @property
@@ -218,7 +219,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> str:
-        """Return what the tool printed, empty where the harness does not say it."""
+        """Return what the tool printed, empty where the harness does not report it."""
         return _said(self.payload, *_RESULTS) or _said(self.result, "stdout", "output")
 
     @property
@@ -252,12 +253,12 @@ Handler = Callable[[ToolCall], Happenings]
 
 
 def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -> Happenings:
-    """Return what an event tells, nothing for one that has no handler."""
+    """Return what an event reports; nothing for an event without a handler."""
     return handlers[event](call) if event in handlers else ()
 
 
 def tool_started(call: ToolCall) -> Happenings:
-    """Tell that a tool call begins; some tools wait for the user."""
+    """Report that a tool call begins; some tools wait for the user."""
     told = call.kind in _STARTING and text(call.given, "description", most=WORD_CHARS)
     started = ToolStarted(call.tool, call.call_id, call.command, call.edits, told or None)
     return (started, *waits_for_user(call))
@@ -276,13 +277,13 @@ def waits_for_user(call: ToolCall) -> Happenings:
     return (QuestionAsked(question=text(source, "question", "prompt", most=MESSAGE_CHARS)),)
 
 
-# What tells most of a call that is no command and no edit: one argument of it.
+# The one argument that describes best a call that is no command and no edit.
 _TELLING = ("url", "query", "pattern")
 _DESCRIBING = ("description", "prompt", "skill", "name")
 
 
 def _without_headings(plan: str | None) -> str | None:
-    """Return a plan from its first line that is no heading on; one of headings alone is whole."""
+    """Return a plan from its first line that is no heading; a plan of headings only stays whole."""
     lines = (plan or "").splitlines()
     first = (
         n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")
@@ -292,7 +293,7 @@ def _without_headings(plan: str | None) -> str | None:
 
 
 def asked_for(call: ToolCall) -> str | None:
-    """Return what a call is to do, as a person is asked for it: its tool and what it is about.
+    """Return what a call is to do, as a person is asked for it: its tool and its subject.
 
     None where the payload names neither.
     """
@@ -308,7 +309,7 @@ def asked_for(call: ToolCall) -> str | None:
 
 
 def finished(call: ToolCall) -> ToolFinished:
-    """Return the end of a call that the harness does not call a failure."""
+    """Return the end of a call that the harness does not report as a failure."""
     passed, error = _outcome(call)
     return ToolFinished(
         tool=call.tool,
@@ -324,7 +325,7 @@ def finished(call: ToolCall) -> ToolFinished:
 
 
 def tool_failed(call: ToolCall) -> Happenings:
-    """Tell that a tool call failed, or that the user stopped it."""
+    """Report that a tool call failed, or that the user stopped it."""
     error = _error(call.payload) or "it failed without a reason"
     if call.payload.get("is_interrupt") is True:
         error = cut_output(f"stopped by the user: {error}", ERROR_CHARS)
@@ -347,7 +348,7 @@ def reverted(call: ToolCall, output: str | None = None) -> tuple[CommitReverted,
     printed = (call.output if output is None else output)[:OUTPUT_CHARS]
     found = []
     for line in islice(_REVERTED.finditer(printed), REVERTED):
-        # An older Git says "Revert "Revert "Add retries""" of what is there again.
+        # An older Git prints "Revert "Revert "Add retries""" for a commit that is applied again.
         twice = _TWICE.fullmatch(line[2]) if line[1] == "Revert" else None
         subject = twice[1] if twice else line[2]
         found.append(CommitReverted(subject, again=line[1] == "Reapply" or twice is not None))
@@ -355,7 +356,7 @@ def reverted(call: ToolCall, output: str | None = None) -> tuple[CommitReverted,
 
 
 def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
-    """Return whether a call passed, and what was wrong; None for what is not known (yet)."""
+    """Return whether a call passed, and what was wrong; None for what is unknown (yet)."""
     result = call.result
     if result.get("interrupted") is True:
         return False, "interrupted before it ended"
@@ -363,7 +364,7 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
         return None, None
     code = result.get("exit_code", result.get("exitCode"))
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
-        # An exit status that the harness has a meaning for, such as grep's 1, is no failure.
+        # An exit status with a meaning for the harness, such as grep's 1, is no failure.
         passed = code == 0 or text(result, "returnCodeInterpretation") is not None
         printed = f"{call.output.rstrip()}\n{_said(result, 'stderr')}"
         return passed, None if passed else ended_with(f"Exit code {code}", printed)
@@ -387,15 +388,15 @@ def _error(payload: Payload) -> str | None:
 
 
 def _said(source: Payload, *names: str) -> str:
-    """Return the first of these fields that is a text with something in it, as it is."""
+    """Return the first of these fields that is a text and not blank, unchanged."""
     texts = (value for name in names if isinstance(value := source.get(name), str))
     return next((value for value in texts if value.strip()), "")
 
 
 def _changed_by_command(call: ToolCall) -> tuple[str, ...]:
-    """Return the files that a shell command changed, where the harness looked.
+    """Return the files that a shell command changed, where the harness tracked them.
 
-    What it saw while other commands ran beside this one is nobody's for certain.
+    Changes that it saw while other commands ran beside this one belong to none for certain.
     """
     seen = table(call.result, "bashEditDiff")
     named = seen.get("changedFiles")
@@ -413,7 +414,7 @@ def patched(patch: str, cwd: str | None) -> tuple[str, ...]:
 
 ITEM_CHARS = 500
 ITEMS = 1_000
-# So many tasks that one waits for, or that wait for it, are read of a list.
+# How many tasks that one waits for, or that wait for it, are read from a list.
 LINKS = 200
 _WORDS = ("content", "text", "title", "subject", "step", "description")
 LISTS = frozenset(("todowrite", "settodolist", "todolist", "writetodos", "updatetodo"))
@@ -446,7 +447,7 @@ def planned(call: ToolCall) -> tuple[Planned, ...]:
 
 
 def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
-    """Return what an event about one task tells; it says the same as the tool's own event."""
+    """Return what an event about one task reports; the tool's own event reports the same."""
     named, subject = _id(payload, "task_id"), text(payload, "task_subject", most=ITEM_CHARS)
     if named is None and subject is None:
         return ()
@@ -454,7 +455,7 @@ def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
 
 
 def listed(told: Any, *, whole: bool = True) -> tuple[Planned, ...]:
-    """Return the plan that a list of steps is, also one in text; empty for what is no list."""
+    """Return the plan in a list of steps, even in one written as text; empty for no list."""
     if isinstance(told, str):
         told = _lines(told)
     if not isinstance(told, list):
@@ -505,13 +506,13 @@ def _task_updated(call: ToolCall) -> tuple[Planned, ...]:
     return _one(PlanItem(text=words, status=status, id=named), links=links)
 
 
-# Each names tasks that the one in question waits for, or that wait for it.
+# Fields that name the tasks that a task waits for, and those that wait for it.
 _WAITS_FOR = ("blockedBy", "addBlockedBy", "removeBlockedBy")
 _IS_AWAITED_BY = ("blocks", "addBlocks", "removeBlocks")
 
 
 def _links(given: Payload, named: str | None) -> tuple[PlanLink, ...]:
-    """Return what a call says about which task waits for which."""
+    """Return what a call reports about which task waits for which."""
     links: list[PlanLink] = []
     for name in (*_WAITS_FOR, *_IS_AWAITED_BY):
         told = given.get(name)
@@ -525,7 +526,7 @@ def _links(given: Payload, named: str | None) -> tuple[PlanLink, ...]:
 
 
 def _one(*items: PlanItem, links: tuple[PlanLink, ...] = ()) -> tuple[Planned, ...]:
-    """Return what is told of one task: Claude keeps one list of them for the whole session."""
+    """Return a change of one task: Claude keeps one list of tasks for the whole session."""
     return (Planned(items=items, whole=False, shared=True, links=links),)
 
 

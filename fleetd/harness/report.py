@@ -1,7 +1,7 @@
-"""Report of a hook: the one vocabulary that all adapters speak.
+"""Report of a hook: the vocabulary that all adapters share.
 
 An adapter turns a vendor's payload into a Report; the rules in ``domain/sessions`` never see a
-payload. Texts are cut here to what is kept: a tool's input can be a whole file.
+payload. Texts are cut here to their stored length, because a tool's input can be a whole file.
 """
 
 from collections.abc import Set
@@ -17,9 +17,9 @@ Payload = dict[str, Any]
 
 
 class Unfit(Exception):
-    """A payload fits no shape that its harness is known to send; the text says what is missing.
+    """A payload fits no known shape of its harness; the text says what is missing.
 
-    ``event`` is the vendor's name of its event where only that is not known.
+    ``event`` is the vendor's name of the event, where only the event is unknown.
     """
 
     def __init__(self, reason: str, *, event: str | None = None) -> None:
@@ -28,7 +28,7 @@ class Unfit(Exception):
 
 
 class Happening(msgspec.Struct, frozen=True, tag=True):
-    """One thing that a hook tells."""
+    """One thing that a hook reports."""
 
 
 class SessionStarted(Happening, frozen=True):
@@ -38,7 +38,7 @@ class SessionStarted(Happening, frozen=True):
 
 
 class PromptSubmitted(Happening, frozen=True):
-    """The user spoke; what the harness or we put into the prompt ourselves is taken out."""
+    """The user sent a prompt; text that the harness or fleetd put into it is removed."""
 
     prompt: str
 
@@ -57,10 +57,10 @@ class ToolStarted(Happening, frozen=True):
 
 
 class ToolFinished(Happening, frozen=True):
-    """A tool call is over; ``passed`` is None where the harness does not say how it went.
+    """A tool call is over; ``passed`` is None where the harness does not report the outcome.
 
     ``command`` is set for shell commands only, ``edited`` for files that were changed, ``read`` for
-    the file that a tool read. A command in the ``background`` runs on.
+    the file that a tool read. A command in the ``background`` keeps running.
     """
 
     tool: str
@@ -83,7 +83,7 @@ class PlanItem(msgspec.Struct, frozen=True):
 
 
 class PlanLink(msgspec.Struct, frozen=True):
-    """The step ``item`` of a plan waits for the step ``on``, or no more; both by their ids."""
+    """The step ``item`` of a plan waits for the step ``on``, or no longer does; both are ids."""
 
     item: str
     on: str
@@ -93,8 +93,8 @@ class PlanLink(msgspec.Struct, frozen=True):
 class Planned(Happening, frozen=True):
     """The plan changed: ``whole`` lists replace the plan, others change the items they name.
 
-    In a partial list an empty ``text`` means that the text stays as it is. ``shared`` says that a
-    session and its subagents have this plan in common. ``links`` are news of what waits for what.
+    In a partial list an empty ``text`` leaves the text unchanged. ``shared`` means that a session
+    and its subagents share this plan. ``links`` are changes in what waits for what.
     """
 
     items: tuple[PlanItem, ...]
@@ -104,14 +104,14 @@ class Planned(Happening, frozen=True):
 
 
 class Compacting(Happening, frozen=True):
-    """The window is about to be compacted; not ``certain`` where the harness only may do so."""
+    """The window is about to be compacted; not ``certain`` where the harness may skip that."""
 
     trigger: str = "auto"
     certain: bool = True
 
 
 class Compacted(Happening, frozen=True):
-    """The window was compacted; ``summary`` is what the harness kept of it, where it says so."""
+    """The window was compacted; ``summary`` is what the harness kept of it, if it reports that."""
 
     summary: str | None = None
 
@@ -120,7 +120,7 @@ class WindowUsed(Happening, frozen=True):
     """How full the context window is: ``tokens`` of the ``size`` that fit, both counted in tokens.
 
     ``tokens`` are those of the last request to the model and of its answer. ``size`` is None where
-    the harness does not say it.
+    the harness does not report it.
     """
 
     tokens: int
@@ -130,8 +130,8 @@ class WindowUsed(Happening, frozen=True):
 class Paused(Happening, frozen=True):
     """The turn is over and the agent waits for its user; ``last_message`` is its answer.
 
-    A ``reminder`` comes a while later, mostly of an end that is known. ``interrupted`` says that
-    the user broke the turn off.
+    A ``reminder`` comes a while later, mostly about an end that is known. ``interrupted`` means
+    that the user broke the turn off.
     """
 
     last_message: str | None = None
@@ -158,9 +158,9 @@ class SubagentEnded(Happening, frozen=True):
 class Failed(Happening, frozen=True):
     """The turn broke off: an error of the model's service or of the harness itself.
 
-    ``said`` is the sentence in which the harness told its user, where there is one. ``limited``
-    says that the user's limit is reached; ``reset_at`` is when it ends, where the harness tells
-    that (ISO 8601 UTC).
+    ``said`` is the sentence that the harness showed to its user, where there is one. ``limited``
+    means that the user's limit is reached; ``reset_at`` is when the limit ends, where the harness
+    reports that (ISO 8601 UTC).
     """
 
     message: str
@@ -179,9 +179,9 @@ class Noted(Happening, frozen=True):
 class PermissionRequested(Happening, frozen=True):
     """The agent waits until its user permits a tool call; ``message`` says which.
 
-    A ``reminder`` is a notification to the user, which may tell of a request that is known, of the
-    session's own agent or of a subagent. It is not ``certain`` where the harness says the same of
-    calls that it permits by itself, at once. ``beside`` is as in QuestionAsked.
+    A ``reminder`` is a notification to the user. It may be about a known request of the session's
+    own agent or of a subagent. A request is not ``certain`` where the harness reports the same for
+    calls that it permits by itself immediately. ``beside`` is as in QuestionAsked.
     """
 
     message: str | None = None
@@ -193,9 +193,9 @@ class PermissionRequested(Happening, frozen=True):
 class QuestionAsked(Happening, frozen=True):
     """The agent asks its user something and waits for the answer.
 
-    A ``reminder`` is a notification to the user, mostly of a question that is known. ``beside``
-    says that the hook runs while the user is asked, after the one that began the call: the answer
-    may be told before.
+    A ``reminder`` is a notification to the user, mostly about a question that is known. ``beside``
+    means that the hook runs while the user is asked, after the hook that began the call: the answer
+    may be reported before.
     """
 
     question: str | None = None
@@ -204,11 +204,11 @@ class QuestionAsked(Happening, frozen=True):
 
 
 class QuestionAnswered(Happening, frozen=True):
-    """The user has answered a question; the call that asked it goes on."""
+    """The user has answered a question; the call that asked it continues."""
 
 
 class PlanProposed(Happening, frozen=True):
-    """The agent waits until its user approves a plan, which ``plan`` begins with.
+    """The agent waits until its user approves a plan; ``plan`` is the beginning of it.
 
     ``reminder`` and ``beside`` are as in QuestionAsked.
     """
@@ -219,9 +219,9 @@ class PlanProposed(Happening, frozen=True):
 
 
 class Refused(Happening, frozen=True):
-    """A person, or a rule of theirs, refused a permission or a plan; the harness says so.
+    """A person, or a rule of theirs, refused a permission or a plan, as the harness reports.
 
-    ``about`` is the tool's call or the plan. ``retold`` says that it may have been told before.
+    ``about`` is the tool call or the plan. ``retold`` means that it may have been reported before.
     """
 
     what: Literal["permission", "plan"]
@@ -231,7 +231,7 @@ class Refused(Happening, frozen=True):
 
 
 class CommitReverted(Happening, frozen=True):
-    """Git said that it reverted a commit, or with ``again`` that it applied the commit again."""
+    """Git reported that it reverted a commit, or with ``again`` that it applied it again."""
 
     subject: str
     again: bool = False
@@ -240,7 +240,7 @@ class CommitReverted(Happening, frozen=True):
 class RunningItem(msgspec.Struct, frozen=True):
     """Something that runs for the agent; ``id`` is the harness's name for it.
 
-    ``told`` is what it was asked, ``output`` the file that its output goes to.
+    ``told`` is the task that it was given, ``output`` the file for its output.
     """
 
     id: str
@@ -250,7 +250,7 @@ class RunningItem(msgspec.Struct, frozen=True):
 
 
 class WorkRuns(Happening, frozen=True):
-    """Work runs beside the turn; with ``whole`` kinds, all of it that runs is named."""
+    """Work runs beside the turn; of ``whole`` kinds, ``items`` names all that runs."""
 
     items: tuple[RunningItem, ...]
     whole: tuple[RunningKind, ...] = ()
@@ -297,18 +297,19 @@ Happenings = tuple[AnyHappening, ...]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What one payload says.
+    """The content of one payload.
 
     ``harness`` is the true sender, ``event`` the vendor's name of the event. ``subagent`` names
     the agent inside the session that this is about. ``previous_session_id`` is set where a
-    compaction makes a new session. ``moment`` is the vendor's timestamp, which tells two equal
-    events apart. ``injects`` says that text in the reply to this event reaches the model,
+    compaction makes a new session. ``moment`` is the vendor's timestamp, which distinguishes two
+    equal events. ``injects`` means that text in the reply to this event reaches the model,
     ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
     transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
-    transcript. ``request_opening`` is the first text of a request to the model that is about to
-    be sent: text in the reply stands behind it, in this one request only. Nothing else is told
-    then, and nothing is recorded; it is empty where the reply can hold nothing. ``version`` is the
-    harness's, where it is told. ``subagent_transcript_path`` is a subagent's own transcript.
+    transcript. ``request_opening`` is the first text of a request to the model that is about to be
+    sent. Text in the reply is put after it, in this one request only. Such a report contains
+    nothing else, and nothing is recorded; ``request_opening`` is empty where the reply can hold
+    nothing. ``version`` is the harness's, where it is reported. ``subagent_transcript_path`` is a
+    subagent's own transcript.
     """
 
     harness: str
@@ -330,7 +331,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon has to say: text for the model, or why a tool call is refused."""
+    """The answer of the daemon: text for the model, or why a tool call is refused."""
 
     context: str | None = None
     deny: str | None = None
@@ -342,13 +343,13 @@ class Adapter:
     name: str
     """As in ``fleetctl hooks install <name>``."""
     known_events: Set[str] | None = None
-    """The events that it has a use for or ignores knowingly; None where it refuses all others."""
+    """The events that it uses or knowingly ignores; None where it refuses all others."""
     known_fields: Set[str] | None = None
     """The top-level fields of its payloads, whatever the event; None where no list is complete."""
     versions_in_transcripts = False
-    """Whether transcripts tell the version, so that it is worth looking there."""
+    """Whether transcripts contain the version, so that it is worth looking there."""
     in_process = False
-    """Whether it tells by itself, not by a process below it: then the client is the agent."""
+    """Whether it reports by itself, not by a child process: then the client is the agent."""
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; ``event`` is given where the payload does not name it.
@@ -362,12 +363,12 @@ class Adapter:
         return ""
 
     def look_back(self, tail: str) -> Happenings:
-        """Return what a transcript's tail tells beyond the events; its first line may be cut."""
+        """Return what a transcript's tail reports beyond the events; its first line may be cut."""
         return ()
 
     def version_in(self, head: str, tail: str) -> str | None:
         """Return the harness's version by the two ends of a transcript; lines in them may be cut.
 
-        None where transcripts do not tell it.
+        None where transcripts do not contain it.
         """
         return None

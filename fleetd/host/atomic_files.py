@@ -1,7 +1,7 @@
 """Atomic files in one open directory: written whole, linked, removed, moved aside.
 
-Nothing is followed and nothing that may be a person's is removed: what is of another kind than it
-should be is moved aside.
+No symlink is followed, and nothing that may be a person's is removed: an entry of another kind than
+expected is moved aside.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ log = logging.getLogger("fleetd")
 
 
 class NotAFile(Exception):
-    """Something else stands in the place of a file; the text says what."""
+    """Something else is in the place of a file; the text says what."""
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def write_new(name: str | Path, data: bytes, directory: int | None = None) -> No
 
 
 def point(directory: Directory, name: str, target: str | None) -> None:
-    """Make a symlink name ``target``, in one step, or remove it; raises OSError."""
+    """Point a symlink at ``target`` in one step, or remove it; raises OSError."""
     if target is None:
         if _kind(directory, name, stat.S_ISLNK):
             os.unlink(name, dir_fd=directory.descriptor)
@@ -91,10 +91,10 @@ def remove_file(directory: Directory, name: str) -> None:
 
 
 def make_way(directory: Directory, name: str, kind: Kind) -> None:
-    """Move what stands in a file's place aside, unless it is of the right kind.
+    """Move an entry out of a file's place, unless it is of the right kind.
 
-    A directory there would make every write fail for ever, and may hold somebody's things. The
-    new name is never taken for one of ours. Raises OSError.
+    A directory there would make every write fail forever, and may hold somebody's data. The new
+    name is never mistaken for one of fleetd's. Raises OSError.
     """
     if _kind(directory, name, kind) is not False:
         return
@@ -113,14 +113,14 @@ def remove_temp(directory: Directory, name: str) -> bool:
         return False
     try:
         os.unlink(name, dir_fd=directory.descriptor)
-    except OSError:  # a directory, which is none of ours, or gone
+    except OSError:  # a directory, which is not fleetd's, or gone
         return False
     return True
 
 
 def read_file(directory: Directory, name: str) -> bytes:
-    """Return a file's bytes; raises OSError, and NotAFile for anything but one of sane size."""
-    # Non-blocking: a FIFO in the file's place must not hang whoever reads.
+    """Return a file's bytes; raises OSError, and NotAFile unless it is a file of sane size."""
+    # Non-blocking: a FIFO in the file's place must not hang the reader.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, dir_fd=directory.descriptor)
@@ -139,9 +139,9 @@ def read_file(directory: Directory, name: str) -> bytes:
 
 
 def make_directories(path: Path) -> None:
-    """Make a private directory and those above it that are missing, to stay after a power cut.
+    """Make a private directory and its missing parents, so that they survive a power cut.
 
-    What is made in a directory is lost with it: a sync of the file is none of the names above it.
+    A file is lost with the directory that holds it: syncing it does not sync the names above it.
     """
     missing = [each for each in (path, *path.parents) if not each.is_dir()]
     for each in reversed(missing):
@@ -159,7 +159,7 @@ def sync(path: Path) -> None:
 
 
 def _kind(directory: Directory, name: str, kind: Kind) -> bool | None:
-    """Whether a name is of a kind; None when nothing has it."""
+    """Return whether a name is of a kind; None when nothing has it."""
     try:
         info = os.stat(name, dir_fd=directory.descriptor, follow_symlinks=False)
     except FileNotFoundError:

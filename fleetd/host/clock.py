@@ -11,9 +11,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Uptime(msgspec.Struct, frozen=True):
-    """How long the machine has been awake since it was started, in ms, and since which start.
+    """How long the machine has been awake since it was booted, in ms, and in which boot.
 
-    Nobody can step this clock, and it stands still while the machine is suspended. Figures of two
+    Nobody can step this clock, and it stops while the machine is suspended. Figures of two
     different boots cannot be compared.
     """
 
@@ -33,10 +33,10 @@ def uptime() -> Uptime:
 
 @lru_cache(maxsize=1)
 def _boot_id() -> str:
-    """Return what the kernel calls this boot.
+    """Return the kernel's id of this boot.
 
-    Where it does not say, each process takes a boot of its own: after a restart of the daemon
-    silence is then measured by the wall clock, as after a restart of the machine.
+    Without one, each process makes up its own: after a restart of the daemon, silence is then
+    measured by the wall clock, as after a restart of the machine.
     """
     try:
         return _BOOT_ID.read_text("ascii").strip()

@@ -9,19 +9,19 @@ from typing import TypeVar
 import trio
 
 T = TypeVar("T")
-# From here on, looking through a text takes longer than going to a thread and back.
+# From this size on, scanning a text takes longer than a hop to a thread and back.
 LONG_BYTES = 32_768
-# How long a thread keeps the interpreter while others wait for it, in seconds. A small request lets
-# go of it some twenty times, and SQLite's writer with each statement: at Python's own 5 ms, a small
-# request took 75 ms while a long text was looked through.
+# How long a thread keeps the interpreter while others wait for it, in seconds. A small request
+# releases it some twenty times, and SQLite's writer with each statement. At Python's own 5 ms, a
+# small request took 75 ms while a long text was scanned.
 SWITCH_S = 0.000_1
-# The same where the store is on a server, whose writer computes for ms: with 0.1 ms, a hook took a
-# quarter more CPU when 16 came at once.
+# The same for a store on a server, whose writer computes for ms: with 0.1 ms, a hook took a quarter
+# more CPU when 16 arrived together.
 SHARED_SWITCH_S = 0.001
 
 
 class _ShortTurns:
-    """Has threads change places after ``SWITCH_S``, as long as any thread is inside."""
+    """Makes threads switch after ``SWITCH_S``, as long as any thread is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ _short_turns = _ShortTurns()
 
 
 def in_short_turns(work: Callable[[], T]) -> T:
-    """Do a piece of work on this thread, and let the others change places with it often."""
+    """Do a piece of work on this thread, and let the others switch with it often."""
     with _short_turns:
         return work()
 
@@ -54,22 +54,22 @@ def in_short_turns(work: Callable[[], T]) -> T:
 class CpuWorker:
     """Runs long computations one after the other on a thread, so that others are served meanwhile.
 
-    Threads share one interpreter, so this is no quicker. ``inline`` computes on the spot, for
-    virtual time.
+    Threads share one interpreter, so this is no faster. With ``inline``, work runs in the calling
+    task, for virtual time.
     """
 
     def __init__(self, *, inline: bool) -> None:
         self._inline = inline
-        # Two at once would leave the others even less of the interpreter.
+        # Two concurrent computations would leave the others even less of the interpreter.
         self._one = trio.CapacityLimiter(1)
 
     async def run(
         self, work: Callable[[], T], size: int, behind: trio.StrictFIFOLock | None = None
     ) -> T:
-        """Do a piece of work on ``size`` bytes, at once when these are few.
+        """Do a piece of work on ``size`` bytes, immediately when these are few.
 
-        Pieces that name the same lock to stay ``behind`` are done in their order, long or short.
-        Cancelled before it has begun, it is not done; once begun, it is waited for.
+        Pieces with the same lock ``behind`` run in their order, long or short. Work that is
+        cancelled before it begins is not done; once begun, it is waited for.
         """
         if behind is None or (size < LONG_BYTES and not behind.locked()):
             return await self._run(work, size)

@@ -1,11 +1,11 @@
 """Lookups in file systems that may hang: on threads, with a deadline.
 
-A call into a mount whose server is gone returns when the server does, and cannot be ended. So the
-thread is left to it, and counted for the mount: a few at one mount, and nobody else is sent there
-until one comes back. Paths on other mounts are looked at all the while.
+A call into a mount whose server is gone returns when the server does, and cannot be ended. So its
+thread is left waiting, and counted for the mount. Once a few wait at one mount, no other thread is
+sent there until one comes back. Paths on other mounts are still looked up.
 
 Paths on the file system that holds fleetd's own files are looked up on the event loop, which waits
-for that one anyway: a thread takes ten times as long as the lookup.
+for that file system anyway: a thread takes ten times as long as the lookup.
 """
 
 import contextlib
@@ -31,19 +31,19 @@ from .cpu_worker import in_short_turns
 
 
 class PathFacts(msgspec.Struct, frozen=True):
-    """What a file system says of a path: its real one, and whether a directory is there."""
+    """What a file system reports about a path: its real path, and whether a directory is there."""
 
     real: str
     is_directory: bool
 
 
 def within(place: str, path: str) -> bool:
-    """Whether a path is a place, or below it, by their names as they stand."""
+    """Return whether a path is a place or below it, by their names alone."""
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
 def absolute(file: str, base: str | None) -> str | None:
-    """Return a file's path from the root on, as it is written.
+    """Return a file's path from the root, as it is written.
 
     None when the path is relative and there is no base to start from.
     """
@@ -54,7 +54,7 @@ def absolute(file: str, base: str | None) -> str | None:
 
 
 class _Seen:
-    """What the file system has said; a request asks for a path once."""
+    """Answers of the file system so far; a request asks for a path once."""
 
     def __init__(self) -> None:
         self.facts: dict[str, PathFacts | PathUnanswered] = {}
@@ -65,9 +65,9 @@ class _Seen:
 
 
 class PathWalk:
-    """One way through the file system. ``admit`` is called with each path before it is asked for.
+    """One walk through the file system; calls ``admit`` with each path before it asks for it.
 
-    ``admit`` may raise: then the path is not asked for. Nor is one that is ``seen``.
+    ``admit`` may raise: then the path is not asked for. A path in ``seen`` is not asked for either.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class PathWalk:
 
     @property
     def reached(self) -> str | None:
-        """Return the path that was asked for last, resolved as far as anybody answered."""
+        """Return the last path asked for, resolved as far as the file system answered."""
         place, rest = self._stands
         return os.path.normpath("/".join([place, *reversed(rest)])) if place else self.asked
 
     def visit(self, path: str) -> None:
-        """Say that a path is asked for next."""
+        """Note that a path is asked for next."""
         self.at = path
         self._admit(path)
 
     def facts(self, path: str) -> PathFacts:
-        """Return what the file system says of an absolute path, which need not be there.
+        """Return what the file system reports about an absolute path, which need not exist.
 
-        What cannot be looked at counts as no link, and links in a circle stay as they are.
+        A path that cannot be examined counts as no link; links in a circle stay unresolved.
         """
         known = self._seen.facts.get(path)
         if isinstance(known, PathFacts):
@@ -125,7 +125,7 @@ class PathWalk:
                 opened.append((place, len(rest)))
                 here, mode = "" if target.startswith("/") else here, None
                 rest += [name for name in reversed(target.split("/")) if name not in ("", ".")]
-        if mode is None:  # nobody has asked for what it came to
+        if mode is None:  # the result was not examined yet
             mode = self._mode(here or "/")
         self.at = None
         found = PathFacts(here or "/", stat.S_ISDIR(mode))
@@ -139,7 +139,7 @@ class PathWalk:
         self.visit(place)
         try:
             mode = os.lstat(place).st_mode
-        except (OSError, ValueError):  # no path of this system, as with a NUL byte in it
+        except (OSError, ValueError):  # not a valid path, such as one with a NUL byte
             mode = 0
         self._seen.modes[place] = mode
         return mode
@@ -156,7 +156,7 @@ class PathWalk:
 
     def root(self, place: str) -> str | None:
         """Return the root of the repository around a real path, None where there is none."""
-        # Plain strings: this is asked with every hook.
+        # Plain strings, because every hook asks for this.
         while True:
             found = self._mode(f"{place}/.git")
             self.at = None
@@ -172,11 +172,11 @@ T = TypeVar("T")
 SECONDS = 0.5
 # The hook client waits 0.9 s for everything.
 HOOK_SECONDS = 0.3
-# Who has not answered by then is asked by a few at a time only.
+# A mount that has not answered by then is asked by only a few threads at a time.
 SLOW_S = 0.005
-# Slow lookups may hold up the event loop for a twentieth of the time, and for ``BURST_S`` at once.
-# After that all go to threads until the time is made up for. On a busy computer some only waited
-# for a processor or the interpreter, and threads would take more of both.
+# Slow lookups may hold up the event loop a twentieth of the time, and for ``BURST_S`` in one go.
+# After that, all go to threads until the time is made up for. On a busy computer, some were slow
+# only because they waited for a processor or the interpreter; threads would take more of both.
 PAUSE, LONGEST_PAUSE_S = 20, 600.0
 BURST_S = 0.05
 FEW_PATHS = 8
@@ -220,13 +220,13 @@ class _Elsewhere(Exception):
 
 
 class _Mounts(NamedTuple):
-    """Where file systems are mounted, each with its device, and what nobody is sent to now."""
+    """Where file systems are mounted, each with its device, and which mounts are closed now."""
 
     devices: Mapping[str, str] = {}
     closed: frozenset[str] = frozenset()
 
     def of(self, path: str) -> str:
-        """Return the mount of a real path; the path itself where the kernel tells of none."""
+        """Return the mount of a real path; the path itself where the kernel reports none."""
         place = path
         while place not in self.devices:
             if place in ("", "/"):
@@ -236,7 +236,7 @@ class _Mounts(NamedTuple):
 
 
 class _Lookup:
-    """A piece of work on a thread, where it is, and how it ended."""
+    """A piece of work on a thread, where it is, and its result."""
 
     def __init__(self, work: Callable[[PathWalk], Any], admit: Callable[[str], None]) -> None:
         self.walk = PathWalk(admit, _seen.get())
@@ -247,21 +247,21 @@ class _Lookup:
 
 
 class _NearLookups:
-    """Lookups on the event loop: of paths on the file system that holds fleetd's own files.
+    """Lookups on the event loop, of paths on the file system that holds fleetd's own files.
 
-    There are none for a while after some that were slow. With ``local_only`` there are none on what
-    may wait for another computer, such as NFS.
+    They pause for a while after slow ones. With ``local_only`` they exclude file systems that may
+    wait for another computer, such as NFS.
     """
 
     def __init__(self, own: str, mount_info: IO[bytes], *, local_only: bool) -> None:
         self._own = own
         self._local_only = local_only
-        # The kernel reports a changed table of mounts to everybody who holds it open.
+        # The kernel reports a changed mount table to every process that holds it open.
         self._changes = select.poll()
         self._changes.register(mount_info, select.POLLPRI)
         self._not_before = 0.0
         self._held_s = self._noted_at = 0.0
-        """Seconds that slow ones held up the loop, as far as it is not made up for, and when."""
+        """Seconds for which slow ones held up the loop, less the time made up for, and when."""
         self._read()
 
     def _read(self) -> None:
@@ -271,7 +271,7 @@ class _NearLookups:
         self._device: str | None = self._mounts.devices.get(mount) if is_local else None
 
     def run(self, work: Callable[[PathWalk], T]) -> T:
-        """Do a piece of work now; raises _Elsewhere for one that is to be done on a thread."""
+        """Do a piece of work now; raises _Elsewhere for one that needs a thread."""
         begun = time.monotonic()
         if begun < self._not_before:
             raise _Elsewhere
@@ -300,7 +300,7 @@ class _NearLookups:
 
 
 class FileSystem:
-    """Runs lookups; ``inline`` has them made on the spot, for virtual time."""
+    """Runs lookups; with ``inline`` they run in the calling task, for virtual time."""
 
     def __init__(self, *, inline: bool) -> None:
         self._inline = inline
@@ -308,16 +308,16 @@ class FileSystem:
         self._entry = trio.Semaphore(MOST_AT_ONCE)
         self._threads = 0
         self._slow: set[_Lookup] = set()
-        """Those that take long, each wherever it is by now."""
+        """Lookups that take long, wherever each is by now."""
         self._mounts = _Mounts()
         self._returned = trio.Event()
 
     @contextlib.contextmanager
     def near(self, own: Path, *, local_only: bool = False) -> Iterator[None]:
-        """Until the block ends, look up on the event loop what is on the file system of ``own``.
+        """Look up paths on the file system of ``own`` on the event loop until the block ends.
 
-        With ``local_only``, only if that does not wait for another computer. Everything is looked
-        up on threads where the kernel does not tell of mounts.
+        With ``local_only``, only if that file system does not wait for another computer. All
+        lookups use threads where the kernel does not report mounts.
         """
         with contextlib.ExitStack() as open_files:
             if not self._inline:
@@ -333,7 +333,7 @@ class FileSystem:
     async def run(self, work: Callable[[PathWalk], T], path: str, *, seconds: float = SECONDS) -> T:
         """Do a piece of work that asks for ``path``; raises PathUnanswered after ``seconds``.
 
-        The work says by its walk what it asks for. Cancelled, or too late, it is left behind.
+        The work notes in its walk what it asks for. Work that is cancelled or late is left behind.
         """
         if self._inline:
             await trio.lowlevel.checkpoint()
@@ -345,14 +345,14 @@ class FileSystem:
                 try:
                     return cast("T", await self._once(lookup))
                 except _MountClosed as closed:
-                    self._count()  # those who were there may be elsewhere by now
+                    self._count()  # lookups that waited there may be elsewhere by now
                     if self._hangs(closed.mount):
                         break
                     if closed.mount in self._mounts.closed:
                         with trio.move_on_after(SLOW_S):
                             await self._returned.wait()
         if lookup is not None and isinstance(lookup.result, outcome.Value):
-            return cast("T", lookup.result.unwrap())  # at the last moment
+            return cast("T", lookup.result.unwrap())  # it ended at the last moment
         raise self._unanswered(path, lookup)
 
     async def run_short(
@@ -363,9 +363,9 @@ class FileSystem:
         paths: int = 1,
         seconds: float = SECONDS,
     ) -> T:
-        """Do the same with a piece of work that looks at some ``paths`` only, and reads little.
+        """Do the same with a piece of work that looks only at some ``paths`` and reads little.
 
-        With few of them it may be begun on the event loop, and again on a thread.
+        With few paths it may start on the event loop, and start again on a thread.
         """
         if self._near is not None and paths <= FEW_PATHS:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -382,7 +382,7 @@ class FileSystem:
         return PathUnanswered(asked, walk.at, walk.reached or asked)
 
     async def _once(self, lookup: _Lookup) -> Any:
-        """Start a lookup and wait for it; raises _MountClosed where others wait already."""
+        """Start a lookup and wait for it; raises _MountClosed where enough wait already."""
         if self._threads >= MOST_THREADS:
             raise _MountClosed("")
         async with self._entry:
@@ -406,7 +406,7 @@ class FileSystem:
                 token.run_sync_soon(self._finish, lookup, result)
 
         self._threads += 1
-        # Some of them read long files and compute.
+        # Some lookups read long files and compute.
         work = partial(in_short_turns, lookup.work)
         trio.lowlevel.start_thread_soon(work, deliver, "file system")
 
@@ -421,13 +421,13 @@ class FileSystem:
             self._returned = trio.Event()
 
     def _note_slow(self, lookup: _Lookup) -> None:
-        """Count a lookup from now on for the mount that it waits for."""
+        """Count a lookup for the mount that it waits for, from now on."""
         self._mounts = self._mounts._replace(devices=_mounts())
         self._slow.add(lookup)
         self._count()
 
     def _where(self) -> Iterator[tuple[_Lookup, str]]:
-        """Yield those that wait for a mount, and for which; who computes waits for none."""
+        """Yield each lookup that waits for a mount, with the mount; computing waits for none."""
         for each in self._slow:
             if (at := each.walk.at) is not None:
                 yield each, self._mounts.of(at)
@@ -438,23 +438,23 @@ class FileSystem:
         self._mounts = self._mounts._replace(closed=closed)
 
     def _hangs(self, mount: str) -> bool:
-        """Whether all who may wait for a mount have waited too long: then nobody else does."""
+        """Return whether all lookups that may wait for a mount are overdue: then no other waits."""
         overdue = sum(each.overdue for each, where in self._where() if where == mount)
         return not mount or overdue >= MOST_PER_MOUNT
 
     def _admit(self, path: str) -> None:
-        """Raise _MountClosed for a path on a mount that nobody is sent to; called on any thread."""
+        """Raise _MountClosed for a path on a closed mount; called on any thread."""
         mounts = self._mounts
         if mounts.closed and (mount := mounts.of(path)) in mounts.closed:
             raise _MountClosed(mount)
 
-    # What requests ask for
+    # Lookups for requests
 
     @contextlib.contextmanager
     def remembering(self, *, anew: bool = False) -> Iterator[_Seen]:
-        """Remember what is looked at until the block ends: a request asks for a path once.
+        """Remember lookups until the block ends: a request asks for a path once.
 
-        With ``anew``, work within a request remembers nothing that the request has looked at.
+        With ``anew``, work within a request ignores what the request has already looked up.
         """
         seen = None if anew else _seen.get()
         if seen is not None:
@@ -467,7 +467,7 @@ class FileSystem:
             _seen.reset(token)
 
     async def look(self, *paths: str, seconds: float = SECONDS) -> list[PathFacts]:
-        """Return the facts of absolute paths, by one thread; raises PathUnanswered."""
+        """Return the facts of absolute paths, on one thread; raises PathUnanswered."""
         with self.remembering() as seen:
             new = [path for path in dict.fromkeys(paths) if path not in seen.facts]
             if new:
@@ -503,8 +503,8 @@ class FileSystem:
 async def with_real_paths(files: FileSystem, request: R) -> R:
     """Return a request whose directories have their symlinks resolved; raises PathUnanswered.
 
-    The same directory can go by several names, and rules compare names. What else it will be asked
-    of a file that it names is asked along with it.
+    The same directory can have several names, and rules compare names. A file that the request
+    names is looked up in the same step, because the request will need it.
     """
     given = {
         name: path
@@ -521,12 +521,12 @@ async def with_real_paths(files: FileSystem, request: R) -> R:
 
 
 def _mounts() -> dict[str, str]:
-    """Return where file systems are mounted, each with its device; nothing where nobody tells."""
+    """Return each mount point with its device; empty where the kernel reports none."""
     return {place: device for place, device, _ in _mount_table()}
 
 
 def _kinds() -> dict[str, str]:
-    """Return where file systems are mounted, each with its type, such as ``ext4``."""
+    """Return each mount point with its type of file system, such as ``ext4``."""
     return {place: kind for place, _, kind in _mount_table()}
 
 

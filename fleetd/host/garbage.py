@@ -1,4 +1,4 @@
-"""Garbage collection: kept from looking through what is just being made."""
+"""Garbage collection: paused while many objects are being made."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Have nobody look for garbage among the objects that a block makes.
+    """Pause garbage collection while a block makes objects.
 
-    100,000 would be looked through 140 times, which takes twice as long as making them, and
-    nobody else has a turn meanwhile.
+    100,000 objects would be scanned 140 times. That takes twice as long as making them, and blocks
+    everything else meanwhile.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Asks Git, without taking its locks and without running what a repository's own settings name."""
+"""Git queries that take no locks and run no program that a repository's own settings name."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ _GIT = (
     "-c",
     "core.hooksPath=/dev/null",
 )
-# What a repository lacks is not fetched: the programs that fetch are its settings' to name. The
-# first says so where Git knows it, the second leaves no protocol to fetch by.
+# Missing objects are not fetched, because a repository's settings name the programs that fetch. The
+# first variable forbids it where Git knows it; the second leaves no protocol to fetch by.
 _NO_FETCHING = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 SECONDS = 0.5
-# How long a Git that was killed may take to end: one that a file system holds ends when that does.
+# How long a killed Git may take to end. A Git blocked by a file system ends when that returns.
 _LAST_S = 0.1
 AT_ONCE = 8
 _left_behind: set[subprocess.Popen[bytes]] = set()
@@ -43,8 +43,8 @@ async def ask(
 ) -> str | None:
     """Return what Git prints, None when it fails.
 
-    Raises GitSlow when it takes too long, and GitAbsent. Settings go by environment: there a name
-    may hold any character, also an equals sign.
+    Raises GitSlow when it takes too long, and GitAbsent. Settings are passed in the environment,
+    where a name may contain any character, even an equals sign.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     env |= {**_NO_FETCHING, "GIT_CONFIG_COUNT": str(len(settings))}
@@ -67,15 +67,15 @@ def _limiter() -> trio.CapacityLimiter:
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], seconds: float) -> str | None:
-    """Run Git on this thread, which is nobody's any more when it takes too long.
+    """Run Git on this thread, which is abandoned when Git takes too long.
 
-    It is looked for here, and not while it is started: until then the whole process stands still.
+    The program is searched for before the start, because a start blocks the whole process.
     """
     program = shutil.which(command[0], path=env.get("PATH"))
     if program is None:
         raise GitAbsent
     try:
-        process = subprocess.Popen(  # noqa: S603 - of Git, and no shell reads it
+        process = subprocess.Popen(  # noqa: S603 - it is Git, without a shell
             [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -95,9 +95,9 @@ def _run(command: Sequence[str], env: Mapping[str, str], seconds: float) -> str 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a Git that is too slow at once: it only reads.
+    """Kill a slow Git immediately: it only reads.
 
-    One that not even this ends is seen off when it does, by who is too slow next.
+    If it does not end even then, the next call for a slow Git after its end reaps it.
     """
     process.kill()
     _left_behind.add(process)

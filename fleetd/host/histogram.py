@@ -6,16 +6,16 @@ from collections.abc import Iterable
 # Eight buckets between a number and its double: the middle of one is off by 1/16 at most.
 _PER_DOUBLING = 8
 _EXACT_BITS = 4
-# Twelve days in microseconds; whatever is larger shares the last bucket.
+# Twelve days in microseconds; larger numbers share the last bucket.
 _MOST = 2**40
 _LAST = (40 - _EXACT_BITS) * _PER_DOUBLING + 15
 
 
 class Histogram:
-    """How often which numbers came, in memory that does not grow with how many came.
+    """How often each number occurred, in memory that does not grow with the count.
 
-    Numbers below 16 are exact, larger ones are remembered within 6.25 %; count, sum and maximum are
-    exact. One thread notes, any other may look.
+    Numbers below 16 are exact, larger ones within 6.25 %; count, sum and maximum are exact. One
+    thread notes numbers; any other may read.
     """
 
     __slots__ = ("_buckets", "count", "max", "total")
@@ -28,7 +28,7 @@ class Histogram:
 
     def note(self, value: int) -> None:
         """Count one number; a negative one counts as 0."""
-        # On every request's way, so without calls that can be spared.
+        # Every request runs this, so it makes no call that can be avoided.
         if value < 0:
             value = 0
         self.count += 1
@@ -63,7 +63,7 @@ class Histogram:
         return 0
 
     def below(self, bounds: Iterable[int]) -> list[int]:
-        """Return how many were less than each bound, and at the end how many there were.
+        """Return how many numbers were less than each bound, and finally how many there were.
 
         Exact for bounds up to 16 and for powers of two.
         """

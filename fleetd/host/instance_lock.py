@@ -1,9 +1,9 @@
-"""Instance locks: one daemon alone serves a socket and writes in its stores.
+"""Instance locks: only one daemon serves a socket and writes in its stores.
 
 The socket, the database and the directory of checkpoints each have a lock file of their own, so
-that two daemons with different settings cannot share one of them. It is never the thing itself:
-closing a descriptor of the database would drop SQLite's locks. None is ever removed, since a lock
-on a removed file guards nothing.
+that two daemons with different settings cannot share one of them. A lock file is never the locked
+file itself: closing a descriptor of the database would drop SQLite's locks. Lock files are never
+removed, since a lock on a removed file protects nothing.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def only_instance(database: Path, checkpoints: Path, socket: Path) -> Iterator[N
     """Hold the locks of socket, database and checkpoints, listening or not.
 
     Raises AlreadyRunning when another process holds one of them, PathRefused when one cannot be
-    had. Always in the same order, and never waiting: of many that start one gets all.
+    taken. The order is always the same and nothing waits: of many that start, one gets all locks.
     """
     check_socket_length(socket)
     claim(socket.parent)
@@ -41,7 +41,7 @@ def only_instance(database: Path, checkpoints: Path, socket: Path) -> Iterator[N
 
 
 def _locked(path: Path, what: str) -> int:
-    """Return the descriptor of a lock file that is locked and says who we are."""
+    """Return the descriptor of a lock file that is locked and contains our pid."""
     try:
         make_directories(path.parent)
         handle = os.open(path, _FLAGS, 0o600)
@@ -53,7 +53,7 @@ def _locked(path: Path, what: str) -> int:
     try:
         _check(handle, path)
         _lock(handle, path, what)
-        # It says who holds it, where there is room: the lock is held all the same.
+        # The pid needs room on the disk; without it, the lock is held nevertheless.
         with contextlib.suppress(OSError):
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
@@ -64,7 +64,7 @@ def _locked(path: Path, what: str) -> int:
 
 
 def _check(handle: int, path: Path) -> None:
-    """Refuse what somebody else made: he could hold the lock for ever, or let two have it."""
+    """Refuse another user's file: its owner could hold the lock forever, or let two have it."""
     info = os.fstat(handle)
     if not stat.S_ISREG(info.st_mode):
         raise PathRefused(f"The lock file {path} is not a regular file. Move it away.")
@@ -97,10 +97,10 @@ _ADVICE = "Set FLEET_SOCKET to a path in a directory of your own with mode 0700.
 
 
 def claim(directory: Path) -> None:
-    """Make the directory of a socket if it is missing; raise PathRefused where others could act.
+    """Make the directory of a socket if it is missing; raise PathRefused if others could tamper.
 
-    Nobody else may even look into the one that is fleetd's own. One that a person has chosen, such
-    as a home directory, may be open to others as long as they cannot write there.
+    Other users may not even look into fleetd's own directory. A directory that a person has chosen,
+    such as a home directory, may be open to others as long as they cannot write there.
     """
     try:
         make_directories(directory)

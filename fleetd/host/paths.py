@@ -1,4 +1,4 @@
-"""Paths of fleetd on this machine, by platformdirs and the environment; makes nothing."""
+"""Paths of fleetd on this machine, from platformdirs and the environment; makes nothing."""
 
 import os
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from .socket_place import APP
 from .socket_place import PathRefused as PathRefused
 from .socket_place import check_socket_length as check_socket_length
 
-# The program that settings of agent CLIs name for hooks; among processes it is known by its name.
+# The program that settings of agent CLIs name for hooks; its process is recognized by this name.
 LAUNCHER = "fleet-hook"
 
 
 def _dirs() -> tuple[Path, Path]:
-    # Imported here: a command that is told its socket needs no platformdirs (15 ms).
+    # Imported here: a command that is given its socket needs no platformdirs (15 ms).
     from platformdirs import PlatformDirs
 
     dirs = PlatformDirs(APP, appauthor=False)
@@ -57,12 +57,12 @@ def state_path() -> Path:
 
 
 def of_socket(path: str) -> Path:
-    """Return the path of a socket as a setting or a variable has it."""
+    """Return the path of a socket as a setting or a variable gives it."""
     return Path(socket_place.of_socket(path))
 
 
 def spool_path() -> Path:
-    """Return the directory where the hook client leaves what the daemon did not take."""
+    """Return the directory where the hook client leaves hooks that the daemon did not take."""
     return state_path() / "spool"
 
 
@@ -72,20 +72,20 @@ def socket_path(env: Mapping[str, str] = os.environ) -> Path:
 
 
 def runtime_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory that is made for the socket alone where no socket is named."""
+    """Return the directory made for the socket alone, where no socket is named."""
     return Path(socket_place.runtime_dir(env))
 
 
 def lock_of_socket(socket: Path) -> Path:
-    """Return the file that who serves a socket has locked; its text is the pid."""
+    """Return the lock file of the daemon that serves a socket; its text is the pid."""
     return socket.with_name("fleetd.lock")
 
 
 def locks_of(database: Path, checkpoints: Path, socket: Path) -> dict[str, Path]:
-    """Return the files that are locked by whoever serves the socket and writes in the stores.
+    """Return the files that a daemon locks to serve the socket and write in the stores.
 
-    The key says what each is the lock of. A store that is reached by two names has one lock. The
-    name beside the files of checkpoints is none that a run may have.
+    Each key names what the file locks. A store with two names has one lock. The name of the lock
+    beside the checkpoint files is one that no run may have.
     """
     database, checkpoints = database.resolve(), checkpoints.resolve()
     return {

@@ -1,7 +1,7 @@
-"""Permissions: which others may change a file, or put another in its place, by owners and modes.
+"""Permissions: which other users may change or replace a file, by owners and modes.
 
-Who may rename entries of a directory can put something else in their place. So a file is as safe
-as the least safe directory on the way to it.
+A user who may rename entries of a directory can replace them. So a file is as safe as the least
+safe directory on its path.
 """
 
 import os
@@ -13,28 +13,28 @@ LINKS_MAX = 40
 
 
 def weakness(path: Path) -> str | None:
-    """Say by what others may change a file, or a file that is made there; None when by nothing.
+    """Return what lets others change a file, or one made at this path; None when nothing does.
 
-    A link is as good as where it leads, and as the way there. Raises OSError.
+    A link is as safe as its target and the path to it. Raises OSError.
     """
     try:
         if problem := of_file(path.stat()):
             return f"{path} {problem}"
-    except FileNotFoundError:  # then only the way counts, as far as it is there
+    except FileNotFoundError:  # then only the path counts, as far as it exists
         pass
     found = way_problem(path)
     return found and f"{path} is reached by {found[0]}, which {found[1]}"
 
 
 def of_file(info: os.stat_result) -> str | None:
-    """Say what lets others write to a file."""
+    """Return what lets others write to a file."""
     return _whose(info, {0, os.getuid()}) or _mode(info)
 
 
 def way_problem(path: Path) -> tuple[Path, str] | None:
-    """Return what others could exchange on the way to a path, and why; raises OSError.
+    """Return what others could replace on the way to a path, and why; raises OSError.
 
-    Where the way ends before the path, the part that is there is looked at.
+    If the path does not exist, its existing part is checked.
     """
     trusted = {0, os.getuid(), *_standing_for_root()}
     try:
@@ -47,10 +47,10 @@ def way_problem(path: Path) -> tuple[Path, str] | None:
 
 
 def _on_the_way(info: os.stat_result, trusted: set[int]) -> str | None:
-    """Say what lets others exchange what lies in a directory on the way, or a link on it."""
+    """Return what lets others replace entries of a directory on the way, or a link on it."""
     if problem := _whose(info, trusted):
         return problem
-    # In a sticky directory one may rename one's own things only, and those are looked at next.
+    # In a sticky directory users may rename only their own entries, which are checked next.
     if stat.S_ISLNK(info.st_mode) or info.st_mode & stat.S_ISVTX:
         return None
     return _mode(info)
@@ -68,7 +68,7 @@ def _mode(info: os.stat_result) -> str | None:
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield every directory and every symlink on the way from / to a path, without its end."""
+    """Yield every directory and symlink on the way from / to a path, without its end."""
     here, todo, links = Path("/"), list(path.absolute().parts[1:]), 0
     yield here, here.lstat()
     while todo:
@@ -92,8 +92,8 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is a user's own and nobody else's, as many systems make one for each."""
-    # Imported here: few have anything that a group may write.
+    """Return whether a group belongs to one user alone; many systems make one for each user."""
+    # Imported here: few users have files that a group may write.
     import grp
     import pwd
 
@@ -107,7 +107,7 @@ def _is_private(gid: int) -> bool:
 
 
 def _standing_for_root() -> set[int]:
-    """Return the uid that root's files show where root has none, as in a hardened user unit."""
+    """Return the uid that root's files show if root is not mapped, as in a hardened user unit."""
     try:
         mapped = Path("/proc/self/uid_map").read_text("ascii")
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))

@@ -1,4 +1,4 @@
-"""Process identity: whether a process still is the one that it was, and when it ends."""
+"""Process identity: whether a pid still belongs to the same process, and when it ends."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from .paths import LAUNCHER
 POLL_S = 0.5
 STAT_BYTES = 4_096
 MOST_ANCESTORS = 100
-# What stands between an agent and the hook, or the server of tools, that it runs.
+# Programs that run between an agent and its hook or tool server.
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", "env", "timeout"})
 SHELLS |= {"uv", "uvx", "pipx", LAUNCHER}
 
@@ -19,8 +19,8 @@ SHELLS |= {"uv", "uvx", "pipx", LAUNCHER}
 def started(pid: int) -> str | None:
     """Return when a process was started, in the kernel's own units; None when it is gone.
 
-    A pid alone proves nothing: it is given to another process sooner or later. Where the kernel
-    does not tell the time, ``"?"`` says that the process is there.
+    A pid alone proves nothing: sooner or later another process gets it. Where the kernel does not
+    report the time, ``"?"`` means that the process exists.
     """
     stat = _stat(pid)
     if stat is None:
@@ -29,7 +29,7 @@ def started(pid: int) -> str | None:
 
 
 class _Stat(NamedTuple):
-    """What the kernel says about a process: its name, and the fields after it."""
+    """What the kernel reports about a process: its name, and the fields after it."""
 
     name: str
     fields: list[str]
@@ -45,7 +45,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return what the kernel says about a process; None when it is gone."""
+    """Return what the kernel reports about a process; None when it is gone."""
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -56,16 +56,16 @@ def _stat(pid: int) -> _Stat | None:
         return None
     finally:
         os.close(descriptor)
-    # The name in parentheses may hold spaces and parentheses of its own.
+    # The name in parentheses may itself contain spaces and parentheses.
     before, _, after = stat.decode("utf-8", "replace").rpartition(")")
     return _Stat(before.partition("(")[2], after.split())
 
 
 def agent_behind(client: int) -> tuple[int, str | None] | None:
-    """Return the agent whose hook a client is, and when it was started.
+    """Return the agent that a hook client runs for, and when the agent was started.
 
-    That is the nearest ancestor that is no shell. None where the kernel does not tell, and when
-    only init is left.
+    That is the nearest ancestor that is no shell. None where the kernel does not report it, and
+    when only init is left.
     """
     stat = _stat(client)
     while stat is not None and (pid := stat.parent) > 1:
@@ -76,7 +76,7 @@ def agent_behind(client: int) -> tuple[int, str | None] | None:
 
 
 def ancestors(client: int) -> tuple[tuple[int, str | None], ...]:
-    """Return all processes above a client but init, the nearest first, each with its start."""
+    """Return all processes above a client except init, nearest first, each with its start."""
     found: list[tuple[int, str | None]] = []
     stat = _stat(client)
     while stat is not None and (pid := stat.parent) > 1 and len(found) < MOST_ANCESTORS:
@@ -87,7 +87,7 @@ def ancestors(client: int) -> tuple[tuple[int, str | None], ...]:
 
 
 def itself(client: int) -> tuple[int, str | None] | None:
-    """Return a client that is an agent itself, and when it was started; None when it is gone."""
+    """Return a client that is itself an agent, and when it was started; None when it is gone."""
     stat = _stat(client)
     return (client, stat.started) if stat is not None and stat.started is not None else None
 
@@ -103,7 +103,7 @@ def _exists(pid: int) -> bool:
 
 
 def same(pid: int, then: str | None) -> bool:
-    """Whether the process with this pid is there and was started at the same time."""
+    """Return whether the process with this pid exists and was started at the same time."""
     now = started(pid)
     return now is not None and (then is None or now == then)
 
@@ -112,11 +112,11 @@ async def ended(pid: int, then: str | None) -> None:
     """Return once the process that was started at ``then`` is gone, within a second."""
     descriptor = _descriptor(pid)
     if descriptor is None:
-        while same(pid, then):  # noqa: ASYNC110 - nothing tells us
+        while same(pid, then):  # noqa: ASYNC110 - there is no notification
             await trio.sleep(POLL_S)
         return
     try:
-        # Asked only now: the descriptor holds the process that has the pid at this moment.
+        # Checked only now: the descriptor holds the process that had the pid when it was opened.
         if same(pid, then):
             await trio.lowlevel.wait_readable(descriptor)
     finally:
@@ -124,15 +124,15 @@ async def ended(pid: int, then: str | None) -> None:
 
 
 def _descriptor(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, where there is such.
+    """Return a descriptor that becomes readable when the process ends, where there is one.
 
-    None on other systems than Linux, for a process that is gone, and when descriptors are used up.
+    None on systems other than Linux, for a process that is gone, and when descriptors run out.
     """
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
         return None
     try:
         descriptor: int = opener(pid)
-    except (OSError, OverflowError):  # no process has a pid so large
+    except (OSError, OverflowError):  # no process has such a large pid
         return None
     return descriptor

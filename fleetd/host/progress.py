@@ -1,7 +1,7 @@
 """Progress of a long request, for the client that asked for it.
 
-It goes with the task, and with the threads that the task starts. Where nobody asked, to note
-something here costs next to nothing.
+It goes with the task, and with the threads that the task starts. If no client asked, noting
+progress costs next to nothing.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ProgressCount(NamedTuple):
-    """How many of what are done, and of how many, if that is known."""
+    """What is being done, how many items of it are done, and of how many, if known."""
 
     what: str = ""
     done: int = 0
@@ -19,7 +19,7 @@ class ProgressCount(NamedTuple):
 
 
 class ProgressTracker:
-    """What was noted last; whoever tells of it looks whenever he likes."""
+    """The progress noted last; a reporter may read it at any time."""
 
     def __init__(self) -> None:
         self.count = ProgressCount()
@@ -30,7 +30,7 @@ _tracker: ContextVar[ProgressTracker | None] = ContextVar("progress", default=No
 
 @contextmanager
 def tracked() -> Iterator[ProgressTracker]:
-    """Have what a block notes kept where it can be looked at."""
+    """Keep the progress that a block notes where a reporter can read it."""
     tracker = ProgressTracker()
     token = _tracker.set(tracker)
     try:
@@ -40,14 +40,14 @@ def tracked() -> Iterator[ProgressTracker]:
 
 
 def at(what: str, done: int = 0, total: int | None = None) -> None:
-    """Note how far it is with something; of another thing it counts from the beginning."""
+    """Note the progress of a step; another step counts from the beginning."""
     if (tracker := _tracker.get()) is not None:
-        # More may come to light on the way than was there to begin with.
+        # More items may turn up on the way than were known at the beginning.
         tracker.count = ProgressCount(what, done, None if total is None else max(total, done))
 
 
 def advance(number: int = 1) -> None:
-    """Note that so many more are done of what was named last."""
+    """Note that ``number`` more items of the last named step are done."""
     if (tracker := _tracker.get()) is not None:
         what, done, total = tracker.count
         at(what, done + number, total)

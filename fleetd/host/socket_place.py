@@ -1,6 +1,6 @@
-"""Place of the socket, as text: all that a client needs to know of this machine's paths.
+"""Place of the socket, as text: all that a client needs to know about this machine's paths.
 
-Clients start often, so this imports what every Python has loaded. ``paths`` has the rest.
+Clients start often, so this imports only what every Python has loaded. ``paths`` has the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PathRefused(Exception):
 def socket_path(env: Mapping[str, str] = os.environ) -> str:
     """Return the socket: ``FLEET_SOCKET``, the runtime directory, else the state directory.
 
-    Never ``/tmp``, where anybody could have put something first.
+    Never ``/tmp``, where another user could have put something first.
     """
     if value := env.get("FLEET_SOCKET"):
         return of_socket(value)
@@ -34,9 +34,9 @@ def socket_path(env: Mapping[str, str] = os.environ) -> str:
 
 
 def of_socket(path: str) -> str:
-    """Return the path of a socket, whole where it begins with ``~`` or ``~`` and the user's name.
+    """Return the path of a socket, with ``~`` and ``~`` plus the user's own name expanded.
 
-    Another user's home stays as it is: nobody is served there. The hook clients decide the same.
+    Another user's home is not expanded: nobody is served there. The hook clients do the same.
     """
     user, slash, rest = path.partition("/")
     own = pwd.getpwuid(os.getuid()) if user.startswith("~") else None
@@ -45,7 +45,7 @@ def of_socket(path: str) -> str:
 
 
 def runtime_dir(env: Mapping[str, str] = os.environ) -> str:
-    """Return the directory that is made for the socket alone where no socket is named."""
+    """Return the directory made for the socket alone, where no socket is named."""
     if (value := env.get("XDG_RUNTIME_DIR", "")).startswith("/"):
         return tidy(f"{value}/{APP}")
     per_user = f"/run/user/{os.getuid()}"
@@ -57,7 +57,7 @@ def runtime_dir(env: Mapping[str, str] = os.environ) -> str:
 def state_path() -> str:
     """Return the directory for state: ``fleet`` in ``XDG_STATE_HOME`` or in the platform's place.
 
-    platformdirs is not asked: its versions differ, and the hook client must find the same place.
+    platformdirs is not used: its versions differ, and the hook client must find the same place.
     """
     if (value := os.environ.get("XDG_STATE_HOME", "")).startswith("/"):
         return tidy(f"{value}/{APP}")
@@ -66,13 +66,13 @@ def state_path() -> str:
 
 
 def home() -> str:
-    """Return the user's home: ``HOME`` where that is absolute, else what the system knows."""
+    """Return the user's home: ``HOME`` if that is absolute, else the one the system knows."""
     known = os.environ.get("HOME", "")
     return known if known.startswith("/") else pwd.getpwuid(os.getuid()).pw_dir
 
 
 def tidy(path: str) -> str:
-    """Return a path as ``pathlib`` writes it: without empty parts and those that are one dot."""
+    """Return a path as ``pathlib`` writes it: without empty parts and single dots."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     slashes = len(path) - len(path.lstrip("/"))
     root = "" if not slashes else "//" if slashes == 2 else "/"  # POSIX: two may mean something

@@ -1,12 +1,12 @@
 """Trace context, and the log whose lines end with it.
 
-The context says on whose behalf the daemon does what it does. It goes with the task, and with what
-the task leaves to others: jobs for the writer and reader threads, effects after a commit, files
-that are written later.
+The context identifies the origin of the daemon's work. It goes with the task, and with work that
+the task passes on: jobs for the writer and reader threads, effects after a commit, files that are
+written later.
 
-The log is one line per message on stderr, in the specification's format. A message may hold what a
-client sent, so whatever could move a cursor or begin a line of its own is escaped, and secrets are
-taken out: ids and paths are stored whole, and the log repeats them.
+The log is one line per message on stderr, in the specification's format. A message may contain text
+from a client. So anything that could move a cursor or begin a new line is escaped, and secrets are
+removed: ids and paths are stored whole, and the log repeats them.
 """
 
 import logging
@@ -26,11 +26,11 @@ _NAME = re.compile(r"[a-z_.]{1,40}")
 
 
 class TraceContext(msgspec.Struct, frozen=True):
-    """A client's request, its connection alone, or what a hook left in the spool.
+    """A client's request, its connection alone, or an event that a hook left in the spool.
 
     ``connection`` counts from 1 since the start of the daemon. ``request`` is the JSON-RPC id, any
-    text or number that the client chose; a notification has none. Becomes text only when a line of
-    the log needs it.
+    text or number that the client chose; a notification has none. The context becomes text only
+    when a log line needs it.
     """
 
     connection: int = 0
@@ -57,18 +57,18 @@ current = _current.get
 
 
 def enter(origin: TraceContext | None) -> Token[TraceContext | None]:
-    """Say on whose behalf the task goes on, until ``leave`` is given the token."""
+    """Set on whose behalf the task continues, until ``leave`` receives the token."""
     return _current.set(origin)
 
 
 def leave(token: Token[TraceContext | None]) -> None:
-    """Go back to what was said before."""
+    """Restore the origin from before ``enter``."""
     _current.reset(token)
 
 
 @contextmanager
 def on_behalf_of(origin: TraceContext | None) -> Iterator[None]:
-    """Carry out a block on somebody's behalf."""
+    """Run a block on behalf of an origin."""
     token = _current.set(origin)
     try:
         yield
@@ -77,7 +77,7 @@ def on_behalf_of(origin: TraceContext | None) -> Iterator[None]:
 
 
 def annotate(about: str) -> None:
-    """Add to the origin what became known of it, such as a hook's session."""
+    """Add a detail to the origin that became known since, such as a hook's session."""
     origin = _current.get() or TraceContext()
     joined = f"{origin.about}, {about}" if origin.about else about
     _current.set(msgspec.structs.replace(origin, about=joined))
@@ -86,7 +86,7 @@ def annotate(about: str) -> None:
 class LineFormatter(logging.Formatter):
     """Renders ``[2026-01-05T12:00:00.000Z] [INFO] message``; a traceback becomes such lines too.
 
-    What belongs to a request ends in ``(connection 12, request 7 checkpoint.create)``, each line.
+    Every line for a request ends in ``(connection 12, request 7 checkpoint.create)``.
     ``redact`` takes secrets out of a line.
     """
 
@@ -105,7 +105,7 @@ class LineFormatter(logging.Formatter):
 
 
 def configure(level: str, redact: Callable[[str], str], stream: TextIO | None = None) -> None:
-    """Send the log to ``stream``, stderr by default; the libraries' own only from WARNING on."""
+    """Send the log to ``stream``, stderr by default; libraries log only from WARNING on."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(redact))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

@@ -1,1 +1,1 @@
-"""Where bytes rest: the database and the checkpoint files."""
+"""Storage: the database and the checkpoint files."""

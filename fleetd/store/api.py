@@ -1,4 +1,4 @@
-"""What every store offers and raises: errors, its writer's load, whether it can be reached."""
+"""Interface shared by all stores: errors, the writer's load and whether the store is reachable."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ class StoreRefused(Exception):
 
 
 class StoreUnready(StoreRefused):
-    """The disk refuses for now, so that starting again later may help."""
+    """The disk refuses for now; starting again later may help."""
 
 
 class StoreFull(StoreUnready):
@@ -41,7 +41,7 @@ class CopyRefused(Exception):
 
 
 class CopyDamaged(CopyFailed):
-    """A copy failed its checks, which is to say that what it was made of is damaged."""
+    """A copy failed its checks, so its source is damaged."""
 
 
 class StoreFailed(Exception):
@@ -49,7 +49,7 @@ class StoreFailed(Exception):
 
 
 class LostCommits(msgspec.Struct, frozen=True):
-    """A log that ends at ``end`` but had reached ``reached``; ``why`` says it in words."""
+    """A log that ends at ``end`` but had reached ``reached``; ``why`` is the explanation."""
 
     end: int
     reached: int
@@ -57,18 +57,18 @@ class LostCommits(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How busy the writer is and was; ``commits`` are microseconds, ``batches`` jobs."""
+    """How busy the writer is and was; ``commits`` is in microseconds, ``batches`` in jobs."""
 
     waiting: int
     most_waiting: int
     batches: Histogram
     commits: Histogram
     optimistic: OptimisticFigures | None = None
-    """None where nobody else writes."""
+    """None where there is no other writer."""
 
 
 class StoreAway(Unavailable):
-    """The store cannot be reached; who only wants to know may wait until it is back."""
+    """The store cannot be reached; a caller that only reads may wait until it is back."""
 
 
 _MEND = "This needs a repair on the server or in this machine's settings."
@@ -76,19 +76,19 @@ _HINT = "fleetd keeps trying, and hooks go to the spool. Run fleetctl status for
 
 
 class Away(msgspec.Struct, frozen=True):
-    """That a store cannot be reached: since when, in ms of its clock, at which step, and why.
+    """An outage of the store: since when, in ms of the store's clock, at which step, and why.
 
-    ``message`` is one sentence that names the server, and never a secret.
+    ``message`` is one sentence that names the server and never contains a secret.
     """
 
     since_ms: int
     step: str
     message: str
     final: bool = False
-    """Whether somebody has to mend it: it is tried again all the same."""
+    """Whether somebody has to repair it; the store retries anyway."""
 
     def refusal(self, now_ms: int) -> StoreAway:
-        """Return the error for everybody who needs the store now."""
+        """Return the error for every caller that needs the store now."""
         for_ms = max(0, now_ms - self.since_ms)
         return StoreAway(
             f"{self.message.rstrip('.')}; unreachable for {duration(for_ms)}.",
@@ -100,7 +100,7 @@ class Away(msgspec.Struct, frozen=True):
 
 
 class Optimistic(Generic[T]):
-    """A rule that may run before its turn, in a store that has turns: more than once then."""
+    """A rule that may run before its turn, then more than once, in a store that has turns."""
 
     def __init__(self, rule: Callable[[Tx], T]) -> None:
         self._rule = rule
@@ -111,19 +111,19 @@ class Optimistic(Generic[T]):
 
 
 class Followers:
-    """Who waits for commits: a store listens for those of other machines only meanwhile.
+    """Tasks that wait for commits; only then does a store listen for other machines' commits.
 
-    All of it is of the trio thread.
+    Use it on the trio thread only.
     """
 
     def __init__(self) -> None:
         self.number = 0
         self.on_arrival: Callable[[], None] = lambda: None
-        """What a store wants to have called when somebody begins to wait."""
+        """Called when a task begins to wait; the store sets it."""
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count somebody who waits inside."""
+        """Count one waiting task while the block runs."""
         self.number += 1
         self.on_arrival()
         try:
@@ -133,10 +133,10 @@ class Followers:
 
 
 class Availability:
-    """Whether a store is there, as a store tells it: one of this machine's always is.
+    """Whether a store is reachable, as the store reports it; a local store always is.
 
-    ``up`` is set while it is there. ``down`` is set when it has gone, and another event by the
-    time that it is back: whoever took it while it was there misses nothing.
+    ``up`` is set while the store is reachable. ``down`` is set when the store is lost, and is a
+    new event by the time the store is back: a task that took the old one misses nothing.
     """
 
     def __init__(self, away: Away | None = None) -> None:
@@ -146,7 +146,7 @@ class Availability:
         (self.up if away is None else self.down).set()
 
     def lose(self, away: Away) -> None:
-        """Note that the store is away, or why it still is; call it on the trio thread."""
+        """Note that the store is unreachable, or why it still is; call it on the trio thread."""
         if self.away is None:
             self.up = trio.Event()
             self.away = away
@@ -155,7 +155,7 @@ class Availability:
             self.away = msgspec.structs.replace(away, since_ms=self.away.since_ms)
 
     def regain(self) -> None:
-        """Note that the store is there again; call it on the trio thread."""
+        """Note that the store is reachable again; call it on the trio thread."""
         if self.away is not None:
             self.away = None
             self.reconnects += 1

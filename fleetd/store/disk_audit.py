@@ -1,6 +1,6 @@
 """Disk audit: permissions of fleetd's files, leftovers of a crash, free space.
 
-The database's files are only ever looked at by name: closing a descriptor of one would drop
+The database's files are only ever examined by name: closing a descriptor of one would drop
 SQLite's locks on it.
 """
 
@@ -20,7 +20,7 @@ from .sqlite.disk_reserve import DiskReserve
 from .sqlite.online_backup import PART
 
 REPLACED = "replaced-"
-# What is younger may be at work right now.
+# Younger files may be in use right now.
 LEFT_S = 600
 DATABASE_ENDINGS = ("", "-wal", "-shm", "-journal")
 
@@ -35,19 +35,19 @@ class AuditedPath(NamedTuple):
 def places(
     database: Path, checkpoints: Path, socket: Path, spool: Path | None
 ) -> Iterator[AuditedPath]:
-    """Yield everything of fleetd's that is there; symlinks below the roots are passed over."""
+    """Yield every existing path of fleetd's; symlinks below the roots are skipped."""
     for ending in (*DATABASE_ENDINGS, MARK):
         yield from _existing(Path(f"{database}{ending}"), 0o600)
     reserve = DiskReserve(database).path
     for path in (reserve, socket, *locks_of(database, checkpoints, socket).values()):
         yield from _existing(path, 0o600)
     for directory in dict.fromkeys((database.parent, socket.parent)):
-        # A home directory is not ours to close; that nobody else writes there is enough.
+        # A home directory is not ours to close; it is enough that nobody else can write there.
         shared = Path.home().is_relative_to(directory)
         yield from _existing(directory, 0o755 if shared else 0o700)
     for tree in (checkpoints, *replaced(database.parent), *replaced(checkpoints.resolve().parent)):
         yield from _below(tree)
-    # Who may write above could exchange the whole; looking in is another matter.
+    # A user who may write above could replace the whole tree; reading is another matter.
     yield from _existing(checkpoints.parent, 0o755)
     if spool is not None:
         yield from _existing(spool.parent, 0o700)
@@ -55,7 +55,7 @@ def places(
 
 
 def replaced(directory: Path) -> list[Path]:
-    """Return the directories in which restoring put what was there before."""
+    """Return the directories in which a restore put the replaced files."""
     return sorted(path for path in directory.glob(f"{REPLACED}*") if path.is_dir())
 
 
@@ -65,7 +65,7 @@ def _existing(path: Path, wanted: int) -> Iterator[AuditedPath]:
 
 
 def _below(tree: Path) -> Iterator[AuditedPath]:
-    """Yield a directory and what is in it, directories also where they cannot be looked into."""
+    """Yield a directory and its contents, including directories that cannot be read."""
     if tree.is_dir():
         yield AuditedPath(tree, 0o700)
     for directory, inner, names in os.walk(tree):
@@ -77,7 +77,7 @@ def _below(tree: Path) -> Iterator[AuditedPath]:
 
 
 def trouble(place: AuditedPath) -> tuple[str, bool] | None:
-    """Return what is wrong with a place's owner or mode, and whether we can mend it."""
+    """Return what is wrong with a place's owner or mode, and whether fleetd can repair it."""
     try:
         info = place.path.stat()
     except OSError:  # gone since
@@ -93,7 +93,7 @@ def trouble(place: AuditedPath) -> tuple[str, bool] | None:
 
 
 def mend(place: AuditedPath) -> bool:
-    """Give a place the permissions that it should have; False when the disk refuses."""
+    """Give a place the permissions that it should have; return False when the disk refuses."""
     try:
         mode = stat.S_IMODE(place.path.stat().st_mode)
         place.path.chmod((mode & place.wanted) | (0o700 & place.wanted))
@@ -103,7 +103,7 @@ def mend(place: AuditedPath) -> bool:
 
 
 def leftovers(database: Path, checkpoints: Path) -> list[Path]:
-    """Return the temporary files that a crash left, nothing that may be at work now."""
+    """Return the temporary files that a crash left, except those that may be in use now."""
     found = [*database.parent.glob(f"{PART}*")]
     for inside in dict.fromkeys(each.inside or "" for each in LAYOUTS.values()):
         found += checkpoints.glob(str(Path("*", inside, f"{TEMP}*")))
@@ -111,9 +111,9 @@ def leftovers(database: Path, checkpoints: Path) -> list[Path]:
 
 
 def second_names(database: Path) -> list[Path]:
-    """Return the other names of the database, which a restore gave it that was then killed.
+    """Return the other names of the database, left by a restore that was killed.
 
-    A database in use must have one name only: SQLite finds its WAL by it.
+    A database in use must have one name only, because SQLite finds its WAL by it.
     """
     names = (directory / database.name for directory in replaced(database.parent))
     return [path for path in names if path.exists() and path.samefile(database)]
@@ -127,7 +127,7 @@ def _is_old(path: Path) -> bool:
 
 
 def free_bytes(path: Path) -> int | None:
-    """Return the bytes that we may still write where a path lies, None when nobody knows."""
+    """Return the bytes that fleetd may still write where a path is, None when unknown."""
     with contextlib.suppress(OSError):
         room = os.statvfs(path)
         return room.f_bavail * room.f_frsize

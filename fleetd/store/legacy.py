@@ -1,9 +1,9 @@
 """Import of squawk.json: the file beside the database, strict JSON, checked records.
 
-Python's own parser passes over duplicate keys, NaN and half characters: what cannot be stored and
-read back the same is refused, with the place where it stands. The file's writers were not all
-alike: optional fields may be missing and some go by several names. But what is there must be of the
-right kind, or nothing of the file is believed.
+Python's own parser accepts duplicate keys, NaN and half characters. Here, a value that cannot be
+stored and read back the same is refused, with its place. The programs that wrote the file differed:
+optional fields may be missing, and some have several names. But a field that is present must be of
+the right kind, or the whole file is refused.
 """
 
 import errno
@@ -39,17 +39,17 @@ from ..protocol.timestamps import iso, to_ms
 
 log = logging.getLogger("fleetd")
 FILE_MAX = 64 * 1024 * 1024
-# Far beyond what anybody writes, and far below what a parser or the redaction can bear.
+# Far beyond what anybody writes, and far below what a parser or the redaction can handle.
 DEPTH_MAX = 100
 _KEY_SHOWN = 80
 _INTEGERS = range(-(2**63), 2**64)
 _DIGITS = 20
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 SECTIONS = ("mailboxes", "events", "cursors", "locks")
-# What a lock's lease was when nothing else was said.
+# The lease of a lock that names none.
 LEASE_MS = 30_000
 _LATEST_MS = to_ms("9999-12-31T23:59:59.999Z")
-# As JavaScript writes times, and as we do: most need no rendering.
+# Times as JavaScript and fleetd write them: most need no rendering.
 _OURS = re.compile(
     r"(19[7-9]|[2-9][0-9]{2})[0-9]-[01][0-9]-[0-3][0-9]"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
@@ -62,7 +62,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class LegacyRefused(Exception):
-    """The file cannot be used; the text says why and where, as an end of a sentence."""
+    """The file cannot be used; the text says why and where, as the end of a sentence."""
 
 
 class LegacyFile:
@@ -73,7 +73,7 @@ class LegacyFile:
         self._read: os.stat_result | None = None
 
     def read(self) -> bytes | None:
-        """Return what the file holds, None when there is none."""
+        """Return the content of the file, None when there is none."""
         # Non-blocking: a FIFO in the file's place must not hang the start.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -166,11 +166,10 @@ def strict_json(data: bytes) -> Any:
 
 
 def _at_once(data: bytes) -> Any:
-    """Return a document in which nothing can be doubtful, as in nearly all; None to look closer.
+    """Return a document without any doubtful part, as nearly all are; None to look closer.
 
-    Escapes may hide half a character. Where a key stands twice, its first value is dropped, and
-    its quotes are missing when the document is written again. MessagePack has no number that is
-    too large.
+    Escapes may hide half a character. A duplicate key drops its first value, so quotes are missing
+    when the document is written again. MessagePack has no number that is too large.
     """
     if b"\\u" in data:
         return None
@@ -197,7 +196,7 @@ def _step(key: str | int) -> str:
 
 
 class _Reader:
-    """Parses, and remembers what is wrong until the place of it can be told."""
+    """Parses, and remembers errors until their place is known."""
 
     def __init__(self) -> None:
         self._wrong: list[tuple[object, str]] = []
@@ -210,7 +209,7 @@ class _Reader:
             parse_float=self._float,
             parse_constant=self._constant,
         )
-        # Where a key stands twice, what its first value held is not in the document.
+        # When a key appears twice, the document lacks the content of its first value.
         for thing, why in self._wrong:
             if (keys := _find(document, thing)) is not None:
                 raise NotStrictJson(f"at {place(*keys)}: {why}")
@@ -227,7 +226,7 @@ class _Reader:
     def _int(self, text: str) -> Any:
         if len(text) <= _DIGITS and (number := int(text)) in _INTEGERS:
             return number
-        # Beyond 64 bits it was a float for whoever wrote it.
+        # Beyond 64 bits it was a float for the program that wrote it.
         return self._float(text)
 
     def _float(self, text: str) -> Any:
@@ -253,7 +252,7 @@ def _find(inside: Any, thing: object) -> tuple[str | int, ...] | None:
 
 
 def _whole(value: Any) -> Any:
-    """Return a value in which half a character, as JavaScript can cut one, is its escape."""
+    """Return a value with half characters, as JavaScript can cut them, replaced by escapes."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list):
@@ -307,14 +306,14 @@ class _Lock(msgspec.Struct):
     expires_at: Time = None
 
 
-# In the order in which they are believed.
+# In order of preference.
 _TIMES = ("occurred_at", "timestamp", "created_at")
 _OTHER_TIMES = frozenset(_TIMES[1:])
 _PLACED = frozenset({"type", "data", "stream_id", *_TIMES})
 
 
 def parse(data: bytes, digest: str, real_path: RealPath) -> LegacyContents:
-    """Return all that a file holds; raises LegacyRefused at the first thing that is not right.
+    """Return everything in a file; raises LegacyRefused at the first error.
 
     ``real_path`` resolves a path, None when it is relative.
     """
@@ -324,7 +323,7 @@ def parse(data: bytes, digest: str, real_path: RealPath) -> LegacyContents:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Stop the search for garbage, which would go through a growing document again and again."""
+    """Pause garbage collection, which would scan a growing document again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -397,7 +396,7 @@ def _events(value: Any, name: str) -> list[OldEvent]:
 
 
 def _event_times(events: list[_Event], name: str) -> list[str | None]:
-    """Return the first time that each event of a mailbox has."""
+    """Return the first time of each event of a mailbox."""
     times: list[Any] = [event.occurred_at for event in events]
     if _are_ours(times):
         return times
@@ -405,7 +404,7 @@ def _event_times(events: list[_Event], name: str) -> list[str | None]:
 
 
 def _are_ours(times: list[Any]) -> bool:
-    """Whether all are times as we write them: together that is seen in a tenth of the time."""
+    """Return whether all times have our format: one check takes a tenth of the time."""
     try:
         text = "".join(times)
         msgspec.convert(times, list[datetime])
@@ -415,13 +414,13 @@ def _are_ours(times: list[Any]) -> bool:
 
 
 def _event_time(event: _Event, *where: str | int) -> str | None:
-    """Return the first time that an event has."""
+    """Return the first time of an event."""
     name = next((name for name in _TIMES if getattr(event, name) is not None), _TIMES[0])
     return _time(getattr(event, name), *where, name)
 
 
 def _rest(raw: dict[str, Any], mailbox: str, *, renamed: bool) -> dict[str, Any]:
-    """Return what of an event has no place in an OldEvent, also its type if that is another."""
+    """Return the fields of an event that an OldEvent lacks, and its old type if that changed."""
     rest = {name: part for name, part in raw.items() if name not in _PLACED and part is not None}
     if renamed:
         rest = {"type": raw["type"], **rest}
@@ -434,7 +433,7 @@ def _rest(raw: dict[str, Any], mailbox: str, *, renamed: bool) -> dict[str, Any]
 
 
 def _unwrapped(data: Any) -> Any:
-    """Return data that was stored as text of JSON as what it says; any other as it is."""
+    """Return the value of data that was stored as JSON text; any other data is unchanged."""
     if type(data) is dict or not isinstance(data, str) or not data.startswith("{"):
         return data
     try:
@@ -451,7 +450,7 @@ def _cursor(value: Any, name: str) -> OldCursor:
 
 
 def _lock(value: Any, name: str, real_path: RealPath) -> OldLock | None:
-    """Return a lock, None when it was released: then nothing else of it matters."""
+    """Return a lock, None when it was released: then its other fields do not matter."""
     fields = _kind(value, dict[str, Any], "locks", name)
     if fields.get("released_at") or fields.get("status") == "released":
         return None
@@ -477,7 +476,7 @@ def _ms(value: Time, *where: str | int) -> int | None:
 
 
 def _time(value: Time, *where: str | int) -> str | None:
-    """Return a time, which was ISO 8601 text or milliseconds since 1970, as our text."""
+    """Return a time, which was ISO 8601 text or milliseconds since 1970, in our format."""
     if value is None:
         return None
     try:

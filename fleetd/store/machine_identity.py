@@ -1,7 +1,7 @@
 """Identity of this machine in a shared store: its id, and a nonce for each start of its daemon.
 
-The id alone proves nothing: it goes along with a copy of the directory. So every start draws a
-nonce, which it writes beside the id and into the store. A daemon that finds a nonce in the store
+The id alone proves nothing, because a copy of the directory contains it, too. So every start draws
+a nonce, which it writes beside the id and into the store. A daemon that finds a nonce in the store
 that was never on this disk has been overtaken by another daemon of the same id.
 """
 
@@ -23,9 +23,9 @@ _ID = re.compile(r"[0-9a-f]{16}")
 
 
 def machine_id(directory: Path) -> str:
-    """Return the id of this machine, made at the first call and kept in a file.
+    """Return the id of this machine, created at the first call and kept in a file.
 
-    Raises StoreRefused for a file that is none of ours: under another id the machine would be
+    Raises StoreRefused for a file that is not fleetd's: under another id the machine would be
     another one, and would leave its agents and files behind.
     """
     path = directory / ID_FILE
@@ -45,7 +45,7 @@ def machine_id(directory: Path) -> str:
 
 
 def _make_id(path: Path) -> None:
-    """Write the file whole or not at all; of two that do, the first one's stays."""
+    """Write the file whole or not at all; of two concurrent writers, the first one wins."""
     part = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
     try:
         write_new(part, f"{secrets.token_hex(8)}\n".encode())
@@ -57,7 +57,7 @@ def _make_id(path: Path) -> None:
 
 log = logging.getLogger("fleetd")
 STARTS_FILE = "machine-nonces"
-# Starts that the file holds: of the last few nobody knows whether the store has heard of them.
+# Starts kept in the file: for the last few it is unknown whether they reached the store.
 KEPT = 4
 
 
@@ -70,9 +70,9 @@ class DaemonStart(msgspec.Struct, frozen=True):
 
 
 class DaemonInstance:
-    """The present start of the daemon, and the last ones before it as far as the disk knows them.
+    """The current start of the daemon, and the last ones before it that are on the disk.
 
-    ``boot_id`` is where its pids mean something: the boot, and the pid namespace within it.
+    ``boot_id`` is the scope of its pids: the boot, and the pid namespace within it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -86,10 +86,10 @@ class DaemonInstance:
         self._begun = False
 
     def begin(self, started: str | None) -> None:
-        """Learn of the starts before, and put this one beside them; only the first call does.
+        """Read the earlier starts, and add this one to them; only the first call does.
 
-        A disk that refuses is no reason not to serve: after a crash another daemon of the same id
-        would then be suspected, until it is plain that there is none.
+        A disk that refuses is no reason not to serve. After a crash, another daemon of the same id
+        would then be suspected until it is clear that there is none.
         """
         if self._begun:
             return

@@ -1,4 +1,4 @@
-"""Opens the store that the settings name."""
+"""Opening of the store that the settings name."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,13 +24,13 @@ def open_store(
     """Open the store: the database file of this machine, or the server that several share.
 
     ``on_news`` is called when another machine has committed something, while ``followers`` wait for
-    it. Raises StoreRefused, which says for a URL that is none where it comes from.
+    it. Raises StoreRefused, which names the origin of an invalid URL.
     """
     config = loaded.config
     if not config.store:
         return SqliteStore(config.database, on_commit, inline=inline, vfs=vfs)
     check_library()
-    # Imported here: whoever has a store of his own needs no such library.
+    # Imported here: a daemon with a store of its own does not need this library.
     from .postgres.store import PostgresStore
 
     check_url(loaded)
@@ -39,7 +39,7 @@ def open_store(
 
 
 def check_url(loaded: Loaded) -> None:
-    """Raise StoreRefused for a URL that is none, with where it was set."""
+    """Raise StoreRefused for an invalid URL, with where it was set."""
     from .postgres.url import display_name
 
     try:
@@ -50,7 +50,7 @@ def check_url(loaded: Loaded) -> None:
 
 
 def check_library() -> None:
-    """Raise StoreRefused where the library that speaks with PostgreSQL is not installed."""
+    """Raise StoreRefused where the library for PostgreSQL is not installed."""
     try:
         from .postgres import store  # noqa: F401
     except ImportError as error:

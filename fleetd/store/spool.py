@@ -11,22 +11,22 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-# What the client still writes, and what turned out to be none of ours.
+# Endings of files that the client still writes, and of those that turned out not to be fleetd's.
 PART, UNREADABLE = ".part", ".unreadable"
 # Longer than a client lives.
 PART_S = 60
-# A client reads 32 MiB at most, one of before 64; this leaves room for what escaping adds.
+# A client reads 32 MiB at most, an older one 64; this leaves room for what escaping adds.
 MOST_BYTES = 100 * 1024 * 1024
 
 _NAME = re.compile(r"(\d{13})-([0-9a-f]{32})\.json")
 
 
 class NoFrame(Exception):
-    """A file is none that the hook client wrote; the text says why."""
+    """A file was not written by the hook client; the text says why."""
 
 
 class SpooledHook(NamedTuple):
-    """A file that waits: when its hook ran, in ms since the Unix epoch, and its delivery."""
+    """A waiting file: when its hook ran, in ms since the Unix epoch, and its delivery."""
 
     name: str
     happened_ms: int
@@ -34,7 +34,7 @@ class SpooledHook(NamedTuple):
 
 
 class SpoolSize(NamedTuple):
-    """What lies in the spool, in files and bytes, and since when the oldest waits (ms or None)."""
+    """Files and bytes in the spool, and since when the oldest waits (ms or None)."""
 
     files: int
     size_bytes: int
@@ -49,11 +49,11 @@ class Spool:
         self.directory = directory
 
     def any(self) -> bool:
-        """Whether something waits: one look at the names, cheap enough for every hook."""
+        """Return whether a file waits: one look at the names, cheap enough for every hook."""
         return any(name.endswith(".json") for name in self._names())
 
     def waiting(self) -> list[SpooledHook]:
-        """Return what waits, oldest first; what only looks like it is put aside."""
+        """Return the waiting files, oldest first; put those with a similar name aside."""
         found = []
         for name in sorted(self._names()):
             if match := _NAME.fullmatch(name):
@@ -63,9 +63,9 @@ class Spool:
         return found
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds, None when it has gone meanwhile; raises NoFrame."""
+        """Return the content of a file, None when it has gone meanwhile; raises NoFrame."""
         try:
-            # O_NONBLOCK: opening a pipe would wait for somebody who writes into it.
+            # O_NONBLOCK: opening a pipe would wait for a process that writes into it.
             handle = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
@@ -87,24 +87,24 @@ class Spool:
         self._path(name).unlink(missing_ok=True)
 
     def put_aside(self, name: str) -> None:
-        """Rename a file so that it waits no longer and can be looked at; raises OSError."""
+        """Rename a file so that it no longer waits but can be examined; raises OSError."""
         path = self._path(name)
         path.rename(path.with_suffix(UNREADABLE))
 
     def clear(self) -> None:
-        """Remove what was put aside, and what clients left that died while they wrote."""
+        """Remove files that were put aside, and files of clients that died while writing."""
         for name in self._names():
             if name.endswith((PART, UNREADABLE)) and not self._path(name).is_dir():
                 self.remove(name)
 
     def sweep(self) -> None:
-        """Remove what clients left that died while they wrote."""
+        """Remove files of clients that died while writing."""
         for name in self._names():
             if name.endswith(PART) and time.time() - self._path(name).lstat().st_mtime > PART_S:
                 self.remove(name)
 
     def size(self) -> SpoolSize:
-        """Return how much lies there."""
+        """Return how much is in the spool."""
         sizes: dict[str, int] = {}
         for name in self._names():
             with contextlib.suppress(FileNotFoundError):

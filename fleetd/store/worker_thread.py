@@ -1,8 +1,8 @@
 """Worker thread: runs the jobs of trio tasks in batches, and a lone short one on the event loop.
 
-One hop to a thread of trio's pool costs as much as an fsync; a thread of our own with a queue is
-cheaper, and it sees everything that waits at once, which is what makes group commit possible. With
-nobody else to be served meanwhile there is no use in a hop, and the fastest is none.
+A hop to a thread of trio's pool costs as much as an fsync. A thread of our own with a queue is
+cheaper, and it sees all waiting jobs together, which makes group commit possible. When no other
+job is at work, a hop gains nothing: the job runs on the event loop.
 """
 
 import logging
@@ -25,24 +25,24 @@ from .api import Optimistic
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
 BATCH_MAX = 256
-# So many jobs in a row must have found nobody at work before the next one may run on the event
-# loop: of many clients at once, each of whom is first for a moment, none does.
+# This many jobs in a row must find no other job under way before the next one may run on the
+# event loop. Otherwise many concurrent clients would run there: each is first for a moment.
 CALM = 4
-# What takes longer by itself leaves the loop to others.
+# Longer jobs go to the thread, because they would block the event loop.
 SHORT_US = 2_000
-# A kind of job that took long once is tried again on the loop when it was short for a while.
+# A kind of job that was slow once returns to the loop after it has been short for a while.
 _FORGETS = 0.9
 
 
 class JobFailed(Exception):
-    """A job met what no caller can handle, or its batch did; a bug, and nothing of it is kept."""
+    """A job raised what no caller can handle, or its batch failed: a bug; nothing is kept."""
 
 
 class Job:
     """A function to run, the task that waits for it, and how it ended.
 
-    Jobs of one ``kind`` take about as long and as many statements; None if it is not known.
-    ``optimistic`` ones may run before their turn, in a store that has turns.
+    Jobs of one ``kind`` need about the same time and number of statements; None if unknown.
+    An ``optimistic`` job may run before its turn, in a store that has turns.
     """
 
     __slots__ = ("_task", "effects", "fn", "kind", "optimistic", "origin", "result", "took_us")
@@ -60,7 +60,7 @@ class Job:
         self._task = task
 
     def run(self, argument: Any) -> Any:
-        """Call the function on behalf of whoever waits for it.
+        """Call the function on behalf of the request that waits for it.
 
         Raises nothing but an Exception: SystemExit would end the thread, and then the daemon.
         """
@@ -84,7 +84,7 @@ class Job:
         self.result = outcome.Error(error if isinstance(error, Exception) else _ordinary(error))
 
     def abandon(self, error: BaseException) -> None:
-        """Note that a batch failed before the job had a result; what it came to is void."""
+        """Note that the batch failed before the job had a result; drop the job's effects."""
         if self.result is None:
             self.effects = []
             self.fail(_ordinary(error))
@@ -96,7 +96,7 @@ class Job:
         return self.result.unwrap()
 
     def wake(self) -> None:
-        """Let the waiting task go on; called on the trio thread."""
+        """Resume the waiting task; called on the trio thread."""
         if self._task is not None and self.result is not None:
             trio.lowlevel.reschedule(self._task, self.result)
 
@@ -105,10 +105,10 @@ class WorkerThread:
     """Runs batches of jobs one after the other, on one thread, or inline for virtual time.
 
     ``work`` gives every job of a batch its result. ``finished`` runs on the trio thread for each
-    batch, in their order, as a rule after the waiting tasks have gone on: a reply need not wait for
-    it, and a client that is gone does not matter. ``run_here`` gives one job its result on the
-    event loop, or returns False, with nothing done, when it cannot be now; without it every job
-    goes to the thread.
+    batch, in order, usually after the waiting tasks have resumed: a reply need not wait for it,
+    and it runs even if the client is gone. ``run_here`` gives one job its result on the event
+    loop, or does nothing and returns False when it cannot now. Without it every job goes to the
+    thread.
     """
 
     def __init__(
@@ -124,18 +124,18 @@ class WorkerThread:
         self._finished = finished
         self._run_here = run_here
         self._at_work = threading.Lock()
-        """Held by whoever runs jobs: what they work on goes from thread to thread."""
+        """Held while jobs run: the object they work on moves from thread to thread."""
         self._under_way = 0
-        """How many jobs are queued or at work, or were on the loop in this round of it."""
+        """How many jobs are queued or running, or ran on the loop in its current round."""
         self._were_here = 0
-        """How many of these were on the loop."""
+        """How many of these ran on the loop."""
         self._done: deque[list[Job]] = deque()
         """The batches for which ``finished`` has to run."""
         self._just_woken = False
         self._calm = 0
-        """How many jobs in a row found none under way."""
+        """How many jobs in a row found no other job under way."""
         self._took_us: dict[Hashable, float] = {}
-        """How long jobs of each kind took lately, rather the longest than the mean."""
+        """Recent duration of each kind of job, closer to the maximum than to the mean."""
         self._follower: trio.lowlevel.Task | None = None
         self._following = trio.CancelScope()
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -154,13 +154,13 @@ class WorkerThread:
             trio.lowlevel.spawn_system_task(self._follow)
 
     async def submit(self, fn: Callable[..., T], kind: Hashable = None) -> T:
-        """Run a job and return its result. Once it is queued, it is waited for, come what may.
+        """Run a job and return its result; a queued job is always awaited.
 
         A cancelled caller either never queued its job or learns its outcome: committed or not,
-        never in between. Raises Unavailable once the thread is closed: nobody would answer.
+        never in between. Raises Unavailable once the thread is closed: no thread would answer.
 
-        A job that ran on the event loop is no checkpoint of trio's: its caller goes on at once. The
-        next one in the same round of the loop goes to the thread.
+        A job that ran on the event loop is no trio checkpoint: its caller continues immediately.
+        The next job in the same round of the loop goes to the thread.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
@@ -183,12 +183,12 @@ class WorkerThread:
         return cast("T", await trio.lowlevel.wait_task_rescheduled(lambda _: failed))
 
     def _may_run_here(self, job: Job) -> bool:
-        """Whether a job is short and nobody else is at work, as it has been for a while."""
+        """Return whether a job is short and no other job has been at work for a while."""
         self._calm = 0 if self._under_way else self._calm + 1
         return (
             self._calm > CALM
             and self._follower is not None
-            # What the daemon does by itself keeps nobody waiting: it goes to the thread.
+            # Nobody waits for the daemon's own jobs: they go to the thread.
             and job.origin is not None
             and self._took_us.get(job.kind, math.inf) < SHORT_US
         )
@@ -213,29 +213,29 @@ class WorkerThread:
         return True
 
     def _finish_soon(self, batch: list[Job]) -> None:
-        """Have what follows a batch happen in the next round of the event loop."""
+        """Schedule the step after a batch for the next round of the event loop."""
         self._done.append(batch)
         if self._follower is not None:
             trio.lowlevel.reschedule(self._follower)
             self._follower = None
 
     async def _follow(self) -> None:
-        """Do what follows each batch, after the tasks that waited for it."""
+        """Run the step after each batch, once the tasks that waited for it have resumed."""
         with self._following:
             while True:
                 self._follower = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._give_up)
                 self._under_way -= self._were_here
                 self._were_here = 0
-                if self._just_woken:  # they go on in this round, whether before or after this task
+                if self._just_woken:  # they resume in this round, before or after this task
                     self._just_woken = False
                     await trio.lowlevel.checkpoint()
                 self.settle()
 
     def settle(self) -> None:
-        """Do at once what follows the batches that were done; call it on the trio thread.
+        """Run the step after every finished batch now; call it on the trio thread.
 
-        For who waits for something that begins then, such as the writing of a file.
+        Callers need it when they wait for what that step begins, such as writing a file.
         """
         while self._done:
             batch = self._done.popleft()
@@ -254,13 +254,13 @@ class WorkerThread:
         return self._queue.qsize()
 
     def _run_batch(self, batch: list[Job]) -> None:
-        """Give every job a result, whatever happens: somebody waits for each."""
+        """Give every job a result, whatever happens: a task waits for each."""
         try:
             self._count(batch)
             with self._at_work:
                 self._work(batch)
             failure: BaseException = AssertionError("a job ended without a result")
-        except BaseException as error:  # the thread has to live on
+        except BaseException as error:  # the thread must survive
             log.exception("A batch of %d jobs failed", len(batch))
             failure = error
         for job in batch:
@@ -279,7 +279,7 @@ class WorkerThread:
                 self._took_us[job.kind] = max(job.took_us, before * _FORGETS)
 
     async def aclose(self) -> None:
-        """Finish what is queued, take nothing more and end the thread."""
+        """Finish the queued jobs, accept no more and end the thread."""
         self._closed = True
         if self._thread is not None and self._thread.is_alive():
             self._queue.put(None)
@@ -330,7 +330,7 @@ def pass_on_effects(on_commit: Callable[[list[Any]], None], jobs: list[Job]) -> 
 
 
 def _ordinary(error: BaseException) -> JobFailed:
-    """Return an error of its own for one job: others may be given the same cause."""
+    """Return a separate error for one job: other jobs may get the same cause."""
     failed = JobFailed(f"the batch of a job failed: {error!r}")
     failed.__cause__ = error
     return failed

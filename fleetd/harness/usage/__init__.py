@@ -1,1 +1,1 @@
-"""Usage: what transcripts of agent CLIs tell of the requests to models, one module per CLI."""
+"""Usage of models as transcripts of agent CLIs report it, one module per CLI."""

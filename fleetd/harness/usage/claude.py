@@ -1,8 +1,8 @@
-"""Usage in transcripts of Claude Code, after those of 2.1.
+"""Usage in transcripts of Claude Code, based on those of 2.1.
 
 A message with several blocks is written as several lines, with one id and the figures known by
 then. A session that is resumed or forked into a new file begins with copies of the old lines.
-Subagents have files of their own, below the directory that is called after the session.
+Subagents have files of their own, below the directory that is named after the session.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from .record import Count, Portion, State, UsageRecord, key_of, looks_whole, mod
 
 HARNESS = "claude"
 _MARK = b'"usage"'
-# What Claude Code answers by itself, without a model.
+# The model of answers that Claude Code gives by itself, without a model.
 _SYNTHETIC = "<synthetic>"
 
 
@@ -53,7 +53,7 @@ _message = msgspec.json.Decoder(_Message).decode
 
 
 def read(state: State, lines: Sequence[bytes]) -> Portion:
-    """Return what lines of a transcript tell; there is nothing to know of those before."""
+    """Return the usage in lines of a transcript; the lines before do not matter."""
     portion = Portion(state)
     for line in lines:
         if not looks_whole(line):

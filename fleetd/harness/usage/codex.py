@@ -1,8 +1,8 @@
-"""Usage in rollouts, the files in which Codex keeps its sessions, after those of 0.169.
+"""Usage in rollouts, the files in which Codex keeps its sessions, based on those of 0.169.
 
-A ``token_count`` tells what the last request took and what all of the session did. It is repeated
-where only the limits changed, with the same total. A fork goes on with the total of its parent:
-new versions write none of the parent's lines, older ones copied them all at the beginning.
+A ``token_count`` reports the usage of the last request and of the whole session. It is repeated
+with the same total where only the limits changed. A fork continues the total of its parent: new
+versions write none of the parent's lines, older ones copied them all at the beginning.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ...protocol.timestamps import to_ms
 from .record import Count, Portion, State, UsageRecord, key_of, looks_whole, model_of, moment
 
 HARNESS = "codex"
-# Copies of the parent's lines are written at once.
+# Copies of the parent's lines are all written within this time.
 _COPIED_MS = 1_000
 _MARKS = (b'"token_count"', b'"turn_context"', b'"session_meta"')
 
@@ -58,10 +58,10 @@ class _Line(msgspec.Struct):
 
 
 class _Seen(msgspec.Struct):
-    """What the lines before told: the session, its model, and the totals.
+    """State after the lines before: the session, its model, and the totals.
 
     ``copied_until_ms`` is when the copies end in the file of a fork. ``era`` counts how often the
-    total began anew.
+    total started again.
     """
 
     session: str | None = None
@@ -76,7 +76,7 @@ _payload = msgspec.json.Decoder(_Payload).decode
 
 
 def read(state: State, lines: Sequence[bytes]) -> Portion:
-    """Return what lines of a rollout tell, after what those before told."""
+    """Return the usage in lines of a rollout, given the state after the lines before."""
     seen = msgspec.convert(state, _Seen)
     portion = Portion(state)
     for line in lines:
@@ -106,7 +106,7 @@ def _take(seen: _Seen, portion: Portion, line: bytes) -> None:
 
 
 def _begin(seen: _Seen, meta: _Payload, timestamp: str) -> None:
-    """Take in whose file it is; a copied line of the parent says nothing about that."""
+    """Note whose file it is; a copied line of the parent does not show that."""
     if seen.session is not None or meta.id is None:
         return
     seen.session = meta.id
@@ -129,7 +129,7 @@ def _count(seen: _Seen, portion: Portion, info: _Info, timestamp: str) -> None:
     if before is not None and any(now < then for now, then in zip(figures, before, strict=True)):
         seen.era += 1
         before = None
-    # Older versions tell the total only.
+    # Older versions report the total only.
     used = last.figures if last is not None else _since(before, figures)
     given, cached, cache_write, output, reasoning = used
     cached = min(cached, given)

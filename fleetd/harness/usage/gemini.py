@@ -1,7 +1,7 @@
-"""Usage in the log of a session of Gemini CLI, after that of 0.61.
+"""Usage in the log of a session of Gemini CLI, based on that of 0.61.
 
 A message with tool calls is written again when they are over. When a session is resumed, its
-conversation is written anew into the log, without the figures.
+conversation is written to the log again, without the figures.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _message = msgspec.json.Decoder(_Message).decode
 
 
 def read(state: State, lines: Sequence[bytes]) -> Portion:
-    """Return what lines of a log tell; there is nothing to know of those before."""
+    """Return the usage in lines of a log; the lines before do not matter."""
     portion = Portion(state)
     for line in lines:
         if not looks_whole(line):

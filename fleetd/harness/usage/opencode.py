@@ -1,7 +1,7 @@
-"""Usage in the messages of OpenCode, which 1.2 and later keep in a database, after those of 1.18.
+"""Usage in the messages of OpenCode, which 1.2 and later keep in a database; based on 1.18.
 
-A fork copies the messages of its parent under new ids, with their times. So a message is known by
-its times, its model and its figures.
+A fork copies the messages of its parent under new ids, with their times. So the times, the model
+and the figures identify a message.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ...protocol.timestamps import iso
 from .record import Count, Portion, UsageRecord, key_of, model_of
 
 HARNESS = "opencode"
-# A message that is not finished after so long never will be.
+# A message that is still unfinished after this time will never be finished.
 UNFINISHED_MS = 3_600_000
 
 
@@ -47,14 +47,14 @@ class _User(msgspec.Struct):
 
 _user = msgspec.json.Decoder(_User).decode
 _message = msgspec.json.Decoder(_Message).decode
-# When a message was made, and what is stored of it.
+# When a message was created, and its stored data.
 Row = tuple[int, bytes]
 
 
 def read_messages(since: int, rows: Sequence[Row], now_ms: int) -> tuple[Portion, int]:
-    """Return what messages tell, and from which time on to ask for messages the next time.
+    """Return the usage in messages, and the time from which to read messages the next time.
 
-    Rows are in the order of their times. One that is not finished is asked for again.
+    Rows are in the order of their times. An unfinished message is read again.
     """
     portion, position, waits = Portion({}), since, False
     for created, data in rows:
@@ -79,7 +79,7 @@ def _take(portion: Portion, data: bytes) -> bool:
         return time.completed is not None
     cache = tokens.cache
     apart = tokens.input + tokens.output + cache.read + cache.write
-    # Since 1.2 the output is without the reasoning, and the total says so.
+    # Since 1.2 the output excludes the reasoning, and the total shows it.
     output = tokens.output
     if tokens.total is not None and tokens.total != apart:
         output += tokens.reasoning

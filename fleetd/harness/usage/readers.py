@@ -10,5 +10,5 @@ READERS: Mapping[str, Read] = {
     codex.HARNESS: codex.read,
     gemini.HARNESS: gemini.read,
 }
-# Of all other agent CLIs it is not known what their requests took.
+# For all other agent CLIs, the usage of their requests is unknown.
 KNOWN = frozenset({*READERS, opencode.HARNESS})

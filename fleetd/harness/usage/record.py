@@ -1,6 +1,6 @@
-"""Records of usage: what one request to a model took, and what a portion of a transcript tells.
+"""Records of usage: one request to a model, and all that a portion of a transcript contains.
 
-A reader is a function: the lines of a portion and the state after the portion before become
+A reader is a function. From the lines of a portion and the state after the portion before, it makes
 records, counts and the next state. It opens no file.
 """
 
@@ -24,11 +24,11 @@ State = dict[str, Any]
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request to a model took, in tokens.
+    """The usage of one request to a model, in tokens.
 
     ``input`` is what was neither read from a cache nor written to one. ``output`` includes the
-    ``reasoning``, and ``cache_write`` what is kept for an hour. Records of one request that several
-    lines or files tell have one ``key``; the largest figures of them count.
+    ``reasoning``, and ``cache_write`` what is kept for an hour. If several lines or files report
+    one request, their records have one ``key``, and the largest of their figures count.
     """
 
     key: str
@@ -43,12 +43,12 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def empty(self) -> bool:
-        """Whether it took nothing, as what a CLI answers by itself."""
+        """Whether it used nothing, as an answer that a CLI gives by itself."""
         return not (self.input or self.output or self.cache_read or self.cache_write)
 
 
 class Portion(msgspec.Struct):
-    """What a portion of a transcript tells: records, lines that are broken, what was repeated."""
+    """The content of a portion of a transcript: records, broken lines and repetitions."""
 
     state: State
     records: list[UsageRecord] = msgspec.field(default_factory=list)
@@ -56,7 +56,7 @@ class Portion(msgspec.Struct):
     repeated: int = 0
 
     def add(self, record: UsageRecord) -> None:
-        """Add a record of a request that took anything."""
+        """Add a record of a request that used anything."""
         if not record.empty:
             self.records.append(record)
 
@@ -65,13 +65,13 @@ Read = Callable[[State, Sequence[bytes]], Portion]
 
 
 def key_of(harness: str, *parts: object) -> str:
-    """Return the key of a request by what tells it from all others."""
+    """Return the key of a request, made of what distinguishes it from all others."""
     said = "\0".join((harness, *(str(part)[:ID_CHARS] for part in parts)))
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_CHARS]
 
 
 def moment(text: str) -> str:
-    """Return a timestamp as the store has it; raises ValueError for one that is none."""
+    """Return a timestamp in the store's format; raises ValueError for an invalid one."""
     try:
         return iso(to_ms(text))
     except OverflowError as error:
@@ -79,7 +79,7 @@ def moment(text: str) -> str:
 
 
 def model_of(name: str | None) -> str | None:
-    """Return the name of a model, fit to be kept; None where there is none."""
+    """Return the name of a model in a form fit for storage; None where there is none."""
     if name is None:
         return None
     clean = "".join(filter(str.isprintable, cut(name, MODEL_CHARS)))
@@ -87,14 +87,14 @@ def model_of(name: str | None) -> str | None:
 
 
 def looks_whole(line: bytes) -> bool:
-    """Whether a line can be a JSON object; it is not parsed for that."""
+    """Return whether a line can be a JSON object, without parsing it."""
     return line.startswith(b"{") and line.rstrip().endswith(b"}")
 
 
 def lines_of(data: bytes) -> tuple[list[bytes], int]:
-    """Return the whole lines of some bytes, and how many bytes they are with their ends.
+    """Return the whole lines of some bytes, and the length of these in bytes with their ends.
 
-    What follows the last end of a line is torn: it waits until the rest is there.
+    Bytes after the last end of a line are torn: they wait until the rest is there.
     """
     whole = data.rfind(b"\n") + 1
     return [line for line in data[:whole].split(b"\n") if line.strip()], whole

@@ -1,1 +1,1 @@
-"""The JSON files of checkpoints and snapshots, and the directories they lie in."""
+"""The JSON files of checkpoints and snapshots, and their directories."""

@@ -5,7 +5,7 @@ the newest. A snapshot's: ``<run_id>/history/<snapshot_id>.json``, or ``.json.gz
 with ``latest.json`` a file of its own (snapshot-lifecycle, Rotation behavior).
 
 The directory of an owner, a mission or a run, is opened without following symlinks, listed, and
-emptied of what is ours.
+emptied of fleetd's files.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ from ...protocol.types import RECORD_ID, RUN_ID, SNAPSHOT_ID, Noun
 
 LATEST = "latest.json"
 PLAIN, GZIP = ".json", ".json.gz"
-# Below the root, what was pulled of other machines. No mission and no run has such a name, so that
-# nobody takes it for one of theirs.
+# Below the root, files pulled from other machines. No mission and no run has such a name, so none
+# can take it for its own directory.
 PULLED = ".pulled"
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the files of one noun lie, and how their names are read.
+    """Where the files of one noun are, and how their names are parsed.
 
     ``owners`` matches the names of directories, ``records`` the ids of files; ``inside`` is the
     directory within an owner's that holds them, None for the owner's own. ``endings`` are the forms
-    a file may have, the plain one first. ``copies`` says that ``latest.json`` is a file with the
-    newest one's bytes and no symlink. ``unfit`` is the error for what is no such file at all,
-    ``mismatch`` for one that was changed.
+    a file may have, the plain one first. ``copies`` means that ``latest.json`` is a file with the
+    newest one's bytes, not a symlink. ``unfit`` is the error for something that is no such file at
+    all, ``mismatch`` for one that was changed.
     """
 
     noun: Noun
@@ -67,20 +67,20 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def not_a_file(self, where: Any, why: str) -> Corrupt:
-        """Return the error for something else than a readable file of sane size."""
+        """Return the error for anything but a readable file of sane size."""
         return self.unfit(
             f"Corrupted {self.noun} file: {where} ({why}).", hint=self.hint, path=str(where)
         )
 
     def damaged(self, where: Any, why: str) -> Corrupt:
-        """Return the error for a file that is not what was written."""
+        """Return the error for a file that differs from what was written."""
         return self.mismatch(
             f"Corrupted {self.noun} file: {where} ({why}).", hint=self.hint, path=str(where)
         )
 
 
 class NotAnId(OSError, ValueError):
-    """A text that becomes no name of ours; a damaged row may hold one, so that no file has it."""
+    """A text that cannot be a file name of fleetd; a damaged row with one has no file."""
 
 
 def _checked(pattern: re.Pattern[str], name: str) -> str:
@@ -121,9 +121,9 @@ _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """Which directory it is, and when something in it was changed last.
+    """Identifies a directory and the time of the last change in it.
 
-    The time is the one that nobody can set.
+    The time is the one that no program can set.
     """
 
     device: int
@@ -136,7 +136,7 @@ class Stamp(msgspec.Struct, frozen=True):
         return cls(info.st_dev, info.st_ino, info.st_ctime_ns)
 
     def shows_changes(self, now_ns: int) -> bool:
-        """Whether each change from now on gives the directory another stamp.
+        """Return whether each change from now on gives the directory another stamp.
 
         The time of a change is that of the kernel's last tick; some file systems count in seconds.
         """
@@ -144,13 +144,13 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies in the directory of a mission or a run.
+    """The content of the directory of a mission or a run.
 
     ``files`` are ids with a regular file, ``blocked`` those with something else in its place,
-    ``foreign`` the paths below it that are none of ours. ``latest`` is what ``latest.json`` points
-    at, None when it is not a symlink; ``latest_kind`` says what it is instead. With ``copies`` it
-    ought to be a file. As long as the directory of the files has the ``stamp``, no file came; there
-    is none where that does not tell.
+    ``foreign`` the paths below it that are not fleetd's. ``latest`` is the target of
+    ``latest.json``, None when it is not a symlink; ``latest_kind`` is what it is instead. With
+    ``copies`` it should be a file. As long as the directory of the files has the ``stamp``, no file
+    was added; the stamp is None where it cannot show that.
     """
 
     files: frozenset[str] = frozenset()
@@ -162,9 +162,9 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     stamp: Stamp | None = None
 
     def latest_trouble(self, wanted: str | None) -> str:
-        """Say what is wrong with ``latest.json`` if it has to name ``wanted``; empty if nothing.
+        """Return what is wrong with ``latest.json`` if it has to name ``wanted``; "" if nothing.
 
-        What a copy of the newest one holds is not looked at.
+        The content of a copy is not checked.
         """
         if self.copies:
             there = self.latest_kind == "a file"
@@ -184,7 +184,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
-    """What was removed, or would be: names, bytes; and the paths that are none of ours."""
+    """Entries removed, or to be removed: names and bytes; and the paths that are not fleetd's."""
 
     names: list[str] = []
     bytes: int = 0
@@ -192,7 +192,7 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def joined(cls, found: dict[Directory, "Cleared"]) -> "Cleared":
-        """Return what is ours in several directories, and what is not but for themselves."""
+        """Return the sum for several directories, which do not count as left themselves."""
         themselves = {str(directory.path) for directory in found}
         return cls(
             names=[name for each in found.values() for name in each.names],
@@ -202,7 +202,7 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerDirectory(msgspec.Struct, frozen=True):
-    """The directory of one owner, and the one that holds its files, if it is there."""
+    """The directory of one owner, and the one that holds its files, if that exists."""
 
     layout: Layout
     top: Directory
@@ -210,11 +210,11 @@ class OwnerDirectory(msgspec.Struct, frozen=True):
 
     @property
     def all(self) -> list[Directory]:
-        """Return the directories there are, each once."""
+        """Return the existing directories, each once."""
         return [self.top] if self.files in (None, self.top) else [self.top, self.files]
 
     def list(self) -> Listing:
-        """Look at the names in the directories."""
+        """List the names in the directories."""
         found: dict[bool, set[str]] = {True: set(), False: set()}
         foreign, latest, kind = [], None, "missing"
         stamp = self._stamp()
@@ -245,7 +245,7 @@ class OwnerDirectory(msgspec.Struct, frozen=True):
         return stamp if stamp and stamp.shows_changes(now_ns) else None
 
     def weigh(self) -> dict[Directory, Cleared]:
-        """Tell what is ours, also what a crash left or was moved aside, from what is not."""
+        """Separate fleetd's entries, even leftovers of a crash or moved aside, from others."""
         return {directory: self._weighed(directory) for directory in self.all}
 
     def _weighed(self, directory: Directory) -> Cleared:
@@ -270,7 +270,7 @@ class OwnerDirectory(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def opened(root: Path, layout: Layout, owner_id: str, *, make: bool) -> Iterator[OwnerDirectory]:
-    """Open an owner's directories while the block runs; ``make`` makes those that are missing.
+    """Open an owner's directories while the block runs; ``make`` creates missing ones.
 
     Raises OSError, FileNotFoundError when the owner has none.
     """
@@ -305,7 +305,7 @@ def _make(above: Directory, name: str) -> None:
 
 
 def _latest(top: Directory, entry: os.DirEntry[str]) -> tuple[str | None, str]:
-    """Return what ``latest.json`` points at, and what it is."""
+    """Return the target of ``latest.json``, and what that entry is."""
     if entry.is_symlink():
         return os.readlink(LATEST, dir_fd=top.descriptor), "a symlink"
     if entry.is_dir(follow_symlinks=False):

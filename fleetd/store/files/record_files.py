@@ -1,7 +1,6 @@
 """Record files: the files of checkpoints or snapshots, each whole or not there, plain or gzipped.
 
-Everything is opened relative to a directory descriptor and
-without following symlinks.
+Everything is opened relative to a directory descriptor, without following symlinks.
 """
 
 import contextlib
@@ -38,15 +37,15 @@ from .layout import (
     remove_all,
 )
 
-# A snapshot is far smaller; whoever made a larger one wants to fill our memory.
+# A snapshot is far smaller; a larger file can only be meant to fill our memory.
 MOST_BYTES = 64 * 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 class FileForm(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is there: its bytes, and what they are when nothing is compressed.
+    """A file that exists: its raw bytes, and its uncompressed data.
 
-    ``trouble`` says why ``data`` is not there; ``no_file`` that something else stands in its place.
+    ``trouble`` is why ``data`` is missing; ``no_file`` means that something else is in its place.
     """
 
     path: Path
@@ -61,7 +60,7 @@ class FileForm(msgspec.Struct, frozen=True, kw_only=True):
         return self.path.name.endswith(GZIP)
 
     def plain(self) -> bytes:
-        """Return the bytes that nothing compresses; raises what is in their way."""
+        """Return the uncompressed bytes; raises the error that prevents it."""
         if self.trouble is not None:
             raise self.trouble
         return self.data
@@ -76,7 +75,7 @@ def read_form(layout: Layout, files: Directory, name: str) -> FileForm | None:
         return None
     except NotAFile as error:
         return FileForm(path=path, trouble=layout.not_a_file(path, str(error)), no_file=True)
-    except OSError as error:  # its other form may lie where the disk is whole
+    except OSError as error:  # the disk may be whole at its other form
         return FileForm(path=path, trouble=error)
     try:
         data = unpacked(raw) if name.endswith(GZIP) else raw
@@ -91,7 +90,7 @@ def packed(data: bytes) -> bytes:
 
 
 def unpacked(raw: bytes) -> bytes:
-    """Return what was compressed; raises ValueError for anything that is not whole."""
+    """Return the uncompressed data; raises ValueError for anything incomplete."""
     unpacking = zlib.decompressobj(_GZIP)
     try:
         data = unpacking.decompress(raw, MOST_BYTES)
@@ -119,7 +118,7 @@ class RecordFiles:
         self.layout = LAYOUTS[noun]
 
     def path_of(self, owner_id: str, record_id: str) -> Path:
-        """Return where a file lies that is not compressed; raises NotAnId for ids like paths."""
+        """Return the path of an uncompressed file; raises NotAnId for ids like paths."""
         return self._place(owner_id) / f"{self.layout.record(record_id)}{PLAIN}"
 
     def _place(self, owner_id: str) -> Path:
@@ -133,11 +132,11 @@ class RecordFiles:
         latest_id: str | None,
         latest_data: bytes | None = None,
     ) -> None:
-        """Write a file, then let ``latest.json`` be the newest.
+        """Write a file, then make ``latest.json`` name or hold the newest.
 
-        Temp file, fsync, rename, fsync of the directory: after a crash the file is whole or it is
-        not there. ``latest_data`` is what the newest one's file holds, for a layout of copies;
-        None leaves a copy that is there as it is.
+        Temp file, fsync, rename, fsync of the directory: after a crash the file is whole or
+        missing. ``latest_data`` is the content of the newest file, for a layout of copies; None
+        leaves an existing copy unchanged.
         """
         with self._opened(owner_id, make=True) as owner:
             files = owner.files or owner.top
@@ -147,7 +146,7 @@ class RecordFiles:
             self._set_latest(owner.top, latest_id, latest_data)
 
     def compress(self, owner_id: str, record_id: str, data: bytes) -> None:
-        """Put the compressed form ``data`` of a file in its place."""
+        """Replace a file by its compressed form ``data``."""
         with self._opened(owner_id, make=True) as owner:
             files = owner.files or owner.top
             write_file(files, f"{self.layout.record(record_id)}{GZIP}", data)
@@ -155,10 +154,10 @@ class RecordFiles:
             os.fsync(files.descriptor)
 
     def read(self, owner_id: str, record_id: str) -> bytes | None:
-        """Return what a file holds, in the first form that can be read, None when there is none.
+        """Return the content of a file from its first readable form, None when there is none.
 
-        Raises Corrupt when something else than a regular file of sane size stands in its place, or
-        its compressed form is not whole.
+        Raises Corrupt when something other than a regular file of sane size is in its place, or
+        its compressed form is incomplete.
         """
         refused: Corrupt | OSError | None = None
         for form in self.forms(owner_id, record_id):
@@ -170,7 +169,7 @@ class RecordFiles:
         return None
 
     def forms(self, owner_id: str, record_id: str) -> Sequence[FileForm]:
-        """Return the forms of a file that are there, the plain one first; both after a crash."""
+        """Return the existing forms of a file, the plain one first; both after a crash."""
         names = self._names(record_id)
         try:
             with self._opened(owner_id) as owner:
@@ -180,15 +179,15 @@ class RecordFiles:
         return [form for form in found if form is not None]
 
     def latest_bytes(self, owner_id: str) -> bytes | None:
-        """Return what ``latest.json`` holds, None when it is no file; for a layout of copies."""
+        """Return the content of ``latest.json``, None if it is no file; for a layout of copies."""
         with contextlib.suppress(OSError), self._opened(owner_id) as owner:
             return _held(owner.top)
         return None
 
     def find(self, record_id: str) -> Sequence[RecordFile]:
-        """Return the files that are named like a record whose owner is not known.
+        """Return the files that are named like a record whose owner is unknown.
 
-        There are several when somebody copied a directory; what they hold says whose it is.
+        There are several when somebody copied a directory; their content names the owner.
         """
         names = self._names(record_id)
         return [
@@ -198,7 +197,7 @@ class RecordFiles:
         ]
 
     def files(self) -> Iterator[RecordFile]:
-        """Yield everything that is named like one of these files, ordered by name."""
+        """Yield every entry that is named like one of these files, ordered by name."""
         for owner_id in self._readable():
             with contextlib.suppress(OSError):  # no directory of ours, or gone meanwhile
                 listing = self.list(owner_id)
@@ -206,7 +205,7 @@ class RecordFiles:
                     yield RecordFile(owner_id, record_id)
 
     def owners(self) -> list[str]:
-        """Return what is named like an owner's directory, ordered; nothing without a root."""
+        """Return the names that look like an owner's directory, ordered; none without a root."""
         try:
             names = os.listdir(self.root)  # noqa: PTH208 - names wanted
         except FileNotFoundError:
@@ -214,14 +213,14 @@ class RecordFiles:
         return sorted(filter(self.layout.owners.fullmatch, names))
 
     def _readable(self) -> Sequence[str]:
-        with contextlib.suppress(OSError):  # no directory of ours: there is nothing to find in it
+        with contextlib.suppress(OSError):  # not a directory of ours: nothing to find in it
             return self.owners()
         return ()
 
     def list(self, owner_id: str) -> Listing:
         """Look at the names in an owner's directory; an empty listing when there is none.
 
-        Raises OSError for a directory that is no directory, or that may not be read.
+        Raises OSError when it is not a directory, or may not be read.
         """
         try:
             with self._opened(owner_id) as owner:
@@ -238,7 +237,7 @@ class RecordFiles:
     def set_latest(
         self, owner_id: str, latest_id: str | None, latest_data: bytes | None = None
     ) -> None:
-        """Let ``latest.json`` be the newest, or remove it; see ``write``."""
+        """Make ``latest.json`` name or hold the newest, or remove it; see ``write``."""
         with self._opened(owner_id) as owner:
             self._set_latest(owner.top, latest_id, latest_data)
 
@@ -258,7 +257,7 @@ class RecordFiles:
         latest_id: str | None,
         latest_data: bytes | None = None,
     ) -> dict[str, OSError]:
-        """Remove files of an owner and let ``latest.json`` be what is newest now.
+        """Remove files of an owner, and make ``latest.json`` name or hold the newest one left.
 
         Returns those that could not be removed, each with its error; raises OSError when it is not
         certain that any of them is gone.
@@ -286,7 +285,7 @@ class RecordFiles:
         return [f"{self.layout.record(record_id)}{ending}" for ending in self.layout.endings]
 
     def weigh(self, owner_id: str) -> Cleared:
-        """Say what ``clear`` would remove and leave."""
+        """Return what ``clear`` would remove and leave."""
         try:
             with self._opened(owner_id) as owner:
                 return Cleared.joined(owner.weigh())
@@ -296,7 +295,7 @@ class RecordFiles:
     def clear(self, owner_id: str) -> Cleared:
         """Remove every file that was ever written for an owner, and its directories if empty.
 
-        What is nobody's of ours stays and is named in the result. Raises OSError, with the path
+        Entries that are not fleetd's stay and are named in the result. Raises OSError, with a path
         that could not be removed.
         """
         try:
@@ -331,7 +330,7 @@ class RecordFiles:
 
 
 def _held(top: Directory) -> bytes | None:
-    """Return what ``latest.json`` holds now, None for whatever is no readable file."""
+    """Return the content of ``latest.json`` now, None unless it is a readable file."""
     with contextlib.suppress(OSError, NotAFile):
         return read_file(top, LATEST)
     return None

@@ -1,6 +1,6 @@
-"""Opens the SQLite database: what is refused, who may read it, its settings, its WAL.
+"""Opening of the SQLite database: refusals, permissions, settings and the WAL.
 
-A database is looked at before anything of it is changed.
+A database is checked before anything in it is changed.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ from .migrate import check_ours, migrate
 # Older ones can lose commits when a WAL is reset at the wrong moment (fixed in 3.51.3).
 SQLITE_NEEDED = (3, 51, 3)
 BUSY_MS = 5_000
-# So many stay compiled: one recovery needs 80, and with 100 kept it compiled half of its own again.
+# Compiled statements kept. One recovery needs 80; with 100 kept it compiled half of them again.
 STATEMENTS = 500
-# SQLite itself would look again after 1, 2, 5, 10 ms: whoever has the database takes 3 of them.
+# SQLite itself would retry after 1, 2, 5, 10 ms, but a holder of the database takes only 3 ms.
 BUSY_LOOK_MS = 0.5
-# What may be over the next time: a disk that fails, too much in use at once.
+# Errors that may be gone the next time: a failing disk, too many resources in use.
 _PASSING = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-# SQLite never writes more at a time, and its own file system cannot.
+# SQLite never writes more at a time, and its own VFS cannot.
 _PIECE = 65_536
 _SYNC_FULL = 3
 
@@ -43,7 +43,7 @@ def check_sqlite(version: str) -> None:
 
 
 def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> apsw.Connection:
-    """Open a connection with the settings that fleetd's promises rest on."""
+    """Open a connection with the settings that fleetd's guarantees depend on."""
     connection = page_checksums.opened(path, vfs=vfs, statementcachesize=STATEMENTS)
     try:
         _settle(connection)
@@ -58,7 +58,7 @@ def connect(path: str, *, query_only: bool = False, vfs: str | None = None) -> a
 def wait_while_busy(
     connection: apsw.Connection, most_ms: float, may_wait: Callable[[], bool] = lambda: True
 ) -> None:
-    """Have a connection wait so long for others, and go on soon after they have finished."""
+    """Let a connection wait at most ``most_ms`` for others, and resume soon after they finish."""
 
     def wait(looks: int) -> bool:
         if not may_wait():
@@ -79,7 +79,7 @@ def _settle(connection: apsw.Connection) -> None:
     # Without this, SQLite prepares many statements again for other values, such as those that a
     # partial index could serve. There are no statistics that would make another plan better.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    # What a statement may have to undo is little, and a file for it may be refused.
+    # A statement has little to undo, and a temporary file for it may be refused.
     connection.pragma("temp_store", "memory")
     connection.wal_autocheckpoint(0)
 
@@ -87,17 +87,17 @@ def _settle(connection: apsw.Connection) -> None:
 def open_database(
     path: Path, vfs: str | None, look: Callable[[apsw.Connection], None] = lambda _: None
 ) -> apsw.Connection:
-    """Open or make the database, or refuse with a sentence for a person.
+    """Open or create the database, or refuse with a sentence for a person.
 
-    ``look`` sees it as it was left, before anything of it is changed.
+    ``look`` sees the database as it was left, before anything in it is changed.
     """
     try:
         make_directories(path.parent)
-        # Before SQLite makes it, which would let others read it for a moment. The WAL gets the
-        # permissions of the database.
+        # Create the file before SQLite does: SQLite would let others read it for a moment. The WAL
+        # gets the permissions of the database.
         with contextlib.suppress(FileExistsError):
             path.touch(0o600, exist_ok=False)
-        # Before SQLite opens it: closing a descriptor later would drop its locks.
+        # Check before SQLite opens the file: closing a descriptor later would drop its locks.
         _check_checksums(path)
         connection = page_checksums.opened(str(path), vfs=vfs, statementcachesize=STATEMENTS)
     except (apsw.Error, OSError) as error:
@@ -118,7 +118,7 @@ def _prepare(
     vfs: str | None,
     look: Callable[[apsw.Connection], None],
 ) -> None:
-    """Check a database before anything of it is changed, then bring it up to date."""
+    """Check a database before anything in it is changed, then bring it up to date."""
     try:
         wait_while_busy(connection, BUSY_MS)
         _check_schema(connection, path, check_ours(connection, str(path)))
@@ -155,7 +155,7 @@ def _prepare(
 
 
 def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None:
-    """Refuse a database that declares what fleetd does not: it would run with every write."""
+    """Refuse a schema that declares more than fleetd's: that would run with every write."""
     found = integrity_check.differences(connection, version)
     if found:
         raise StoreRefused(
@@ -168,10 +168,10 @@ def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None
 
 
 def _add_checksums(connection: apsw.Connection) -> None:
-    """Rewrite a database from before there were checksums; another start does, if this cannot.
+    """Rewrite a database that has no checksums yet; if this start cannot, a later one does.
 
-    Once the rewritten pages are committed they have to come into the file, or this connection would
-    write others without their checksums. Raises apsw.Error when that fails.
+    Rewritten pages must reach the database file once they are committed. Otherwise this connection
+    would write others without their checksums. Raises apsw.Error when that fails.
     """
     if not page_checksums.available() or page_checksums.checked(connection):
         return
@@ -186,7 +186,7 @@ def _add_checksums(connection: apsw.Connection) -> None:
 
 
 def _check_checksums(path: Path) -> None:
-    """Refuse a database whose checksums are not to be trusted, or not to be had."""
+    """Refuse a database whose checksums cannot be trusted or cannot be kept."""
     if page_checksums.unmarked(path):
         raise _damaged(path)
     if not page_checksums.available() and page_checksums.has_room(path):
@@ -220,7 +220,7 @@ def _cannot_open(path: Path, error: BaseException) -> StoreRefused:
 
 
 def _refusal(error: BaseException) -> type[StoreRefused]:
-    """Return how to refuse: a disk that is full or that fails may do better next time."""
+    """Return how to refuse: a full or failing disk may work the next time."""
     reason = error.errno if isinstance(error, OSError) else None
     if isinstance(error, apsw.FullError) or reason in FULL:
         return StoreFull
@@ -229,20 +229,20 @@ def _refusal(error: BaseException) -> type[StoreRefused]:
 
 
 def rewrite_wal(connection: apsw.Connection, path: Path, vfs: str | None) -> None:
-    """Write what an unclean end left in the WAL over itself, and sync it.
+    """Write the WAL that an unclean end left over itself, and sync it.
 
-    When a sync fails, the kernel keeps what was to be synced for everybody to read, and takes it
-    for written: a WAL that is read back whole may have holes on the disk, and everything that is
-    appended to it goes with the first of them at the next power cut. Only what is written again is
-    synced again. (The pages of the database need no such care: a checkpoint of the WAL whose sync
-    failed does not count, and copies them all again.)
+    When a sync fails, the kernel keeps the unsynced data readable and treats it as written. A WAL
+    that reads back whole may then have holes on the disk. At the next power cut, everything that
+    was appended to it is lost with the first hole. Only data that is written again is synced again.
+    (The pages of the database need no such care: a checkpoint of the WAL whose sync failed does not
+    count, and copies them all again.)
 
-    Raises apsw.Error and OSError when the disk refuses: nothing may be built on that WAL then.
+    Raises apsw.Error and OSError when the disk refuses: then nothing may rely on that WAL.
     """
     wal = Path(f"{path}-wal")
     if not wal.exists() or not wal.stat().st_size:
         return
-    connection.execute("BEGIN IMMEDIATE")  # so that nobody appends to it meanwhile
+    connection.execute("BEGIN IMMEDIATE")  # so that no other program appends to it meanwhile
     try:
         flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
         file = apsw.VFSFile(vfs or "", str(wal), flags)

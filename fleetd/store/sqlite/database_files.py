@@ -1,12 +1,12 @@
 """The files of a SQLite database: whether they still are the ones that were opened, and whole.
 
-SQLite goes on writing into files that were removed or replaced under it, and whatever it
-acknowledges from then on is gone when they are closed.
+SQLite keeps writing to files that were removed or replaced under it. Everything that it
+acknowledges from then on is lost when they are closed.
 
-The high-water mark is a file that says how far the log had come, to notice lost commits. A WAL that
-was cut, or has a flipped bit, ends there for SQLite, which drops what follows without a word: so
-ends a WAL after a crash, too. The mark is written after each commit and never synced: it is behind
-the database after a power cut, and never before it.
+The high-water mark is a file that records how far the log had come, to detect lost commits. A WAL
+that was cut, or has a flipped bit, ends there for SQLite. SQLite silently drops the rest, because a
+WAL also ends like this after a crash. The mark is written after each commit and never synced: after
+a power cut it is behind the database, never ahead of it.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class FileIdentity:
 
     @property
     def intact(self) -> bool:
-        """Whether all of them are in place; what is asked before every commit."""
+        """Whether all of them are in place; checked before every commit."""
         try:
             now = [(found.st_dev, found.st_ino) for found in map(os.stat, self._files)]
         except OSError:
@@ -59,16 +59,16 @@ class FileIdentity:
         return gone
 
     def problem(self) -> str:
-        """Say which file was removed or replaced; empty when none was."""
+        """Return which file was removed or replaced; empty when none was."""
         gone = self.replaced()
         path = f"{self._path}{gone[0]}" if gone else ""
         return f"{path} was removed or replaced while it was in use" if gone else ""
 
     def save(self, connection: apsw.Connection) -> str:
-        """Put what the open files hold where it can be found; return what to do with it.
+        """Save the content of the open files where it can be found; return what to do with it.
 
-        Where the database itself is still in place, everything is copied into it; else into a new
-        file beside its place.
+        If the database itself is still in place, everything is copied into it; otherwise into a new
+        file beside it.
         """
         try:
             if "" not in self.replaced():
@@ -103,7 +103,7 @@ _END = "SELECT max(seq) FROM events"
 
 
 class HighWaterMark:
-    """Writes the mark of a database, and misses what is not there any more."""
+    """Writes the mark of a database, and detects commits that are missing."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -112,7 +112,7 @@ class HighWaterMark:
         self.lost: LostCommits | None = None
 
     def look(self, connection: apsw.Connection) -> None:
-        """Compare the mark with a database as it was left; what remains of its WAL is kept."""
+        """Compare the mark with a database as it was left; keep its WAL if commits are missing."""
         end = end_of(connection)
         if end >= self._reached:
             return
@@ -125,18 +125,18 @@ class HighWaterMark:
         self.lost = LostCommits(end, self._reached, why)
 
     def end_at_commit(self, connection: apsw.Connection) -> int:
-        """Return how far the log will have come; asked within a transaction, before its COMMIT.
+        """Return how far the log will have come; called in a transaction, before its COMMIT.
 
-        After it, SQLite would have to take and leave its locks once more to tell.
+        After the COMMIT, SQLite would have to take and release its locks once more.
         """
-        with contextlib.suppress(apsw.Error):  # COMMIT meets it too
+        with contextlib.suppress(apsw.Error):  # COMMIT fails with it too
             return int(connection.execute(_END).get or 0)
         return 0
 
     def note(self, end: int) -> None:
         """Write down how far the log has come; called after each commit.
 
-        A disk that refuses is not this file's to report: the next commit meets it too.
+        An error of the disk is not reported here, because the next commit meets it too.
         """
         if end > self._reached:
             with contextlib.suppress(OSError):
@@ -150,14 +150,14 @@ class HighWaterMark:
         self._reached = end
 
     def close(self) -> None:
-        """Let go of the file; it stays."""
+        """Close the file, which stays on the disk."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def reached(database: Path) -> int:
-    """Return how far a log had come by the mark beside its database; 0 when nobody knows."""
+    """Return how far a log had come by the mark beside its database; 0 when it is unknown."""
     with contextlib.suppress(OSError, struct.error):
         end, total = _MARK.unpack(Path(f"{database}{ENDING}").read_bytes())
         if total == _sum(end):
@@ -173,10 +173,10 @@ def end_of(connection: apsw.Connection) -> int:
 
 
 def _keep_wal(database: Path) -> Path | None:
-    """Copy what is left of a WAL to where nobody overwrites it, None if there is none."""
+    """Copy the rest of a WAL to a name that is never overwritten; None if there is none."""
     with contextlib.suppress(FileNotFoundError):
         data = Path(f"{database}-wal").read_bytes()
-        if not data:  # SQLite has just made it
+        if not data:  # SQLite has just created it
             return None
         kept = Path(f"{database}-wal.damaged-{secrets.token_hex(4)}")
         write_new(kept, data)

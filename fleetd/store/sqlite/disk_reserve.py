@@ -1,7 +1,7 @@
-"""Disk reserve: a file whose room is given up when the disk is full.
+"""Disk reserve: a file whose space is freed when the disk is full.
 
-In a full disk nothing can be deleted from a database either: what is deleted is first written to
-its WAL. So a file beside it keeps some room, and gives it up in parts.
+On a full disk nothing can be deleted from a database either, because a deletion is first written to
+its WAL. So a file beside it reserves some space, and frees it in parts.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 log = logging.getLogger("fleetd")
-# The WAL, which must be copied back before it is used again, has 4 MiB as a rule.
+# The WAL usually has 4 MiB, and must be copied back before it is used again.
 SIZE = 8 * 1024 * 1024
 PART = 2 * 1024 * 1024
 
@@ -25,14 +25,14 @@ class DiskReserve:
 
     @property
     def left(self) -> int:
-        """Return the bytes that it keeps now."""
+        """Return the bytes that it reserves now."""
         with contextlib.suppress(OSError):
             info = self.path.lstat()
             return min(info.st_size, info.st_blocks * 512, self.size)
         return 0
 
     def close_to_others(self) -> None:
-        """Take permissions back that somebody gave away: who may cut it may take its room."""
+        """Make the file private again: a user who may truncate it could take its space."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with contextlib.suppress(OSError):
             descriptor = os.open(self.path, flags)
@@ -43,9 +43,9 @@ class DiskReserve:
                 os.close(descriptor)
 
     def make(self) -> bool:
-        """Make it whole where there is room; whether it is whole now.
+        """Make it whole where there is room; return whether it is whole now.
 
-        As much again has to stay free: fleetd itself must not be what fills a disk.
+        The same space again has to stay free: fleetd itself must not fill a disk.
         """
         if self.left == self.size:
             return True
@@ -59,7 +59,7 @@ class DiskReserve:
         return self.left == self.size
 
     def fits(self) -> bool:
-        """Whether there is room to make it whole, and as much again."""
+        """Return whether there is room to make it whole, and the same again."""
         with contextlib.suppress(OSError):
             room = os.statvfs(self.path.parent)
             return room.f_bavail * room.f_frsize >= 2 * self.size
@@ -78,7 +78,7 @@ class DiskReserve:
             os.close(descriptor)
 
     def give(self) -> bool:
-        """Give a part up, the last with the file itself; False when nothing is left to give."""
+        """Free a part, the last with the file itself; return False when nothing is left."""
         left = self.left
         if not left:
             return False

@@ -1,7 +1,7 @@
 """Error classification for SQLite, and the errors that clients get.
 
-Three things are kept apart: a disk that is full (nothing happened, the daemon goes on), a disk
-that failed (nothing is known any more, the daemon stops), and everything else.
+There are three cases: a disk that is full (nothing happened, the daemon goes on), a disk that
+failed (its state is unknown, the daemon stops), and everything else.
 """
 
 import errno
@@ -14,10 +14,10 @@ from . import page_checksums
 from .database_files import FileReplaced
 
 FREE_SPACE = "Free some space, then try again; reading and pruning still work."
-# A quota and a limit on the size of files are full disks too; SQLite tells them as I/O errors.
+# A quota and a file size limit are full disks too; SQLite reports them as I/O errors.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What did not happen for want of room. A failed sync is none of these, whatever its reason: what
-# was to be synced may be gone by then.
+# Operations that did not happen for lack of room. A failed sync is none of these, whatever its
+# reason: the data to be synced may be gone by then.
 _NOT_DONE = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMSIZE)
 
 
@@ -26,31 +26,31 @@ class DiskFull(Storage):
 
 
 def classify(error: BaseException, system_errno: int = 0) -> BaseException:
-    """Turn an I/O error that only says that there is no room into the error of a full disk.
+    """Turn an I/O error that only means a lack of room into the error of a full disk.
 
-    ``system_errno`` is the one of the connection that the error came from.
+    ``system_errno`` is that of the connection that raised the error.
     """
     if page_checksums.is_damage(error):
         return apsw.CorruptError(page_checksums.describe(error))
     if system_errno not in FULL:
         return error
-    unmade = isinstance(error, apsw.CantOpenError)  # a file that cannot be made for want of room
+    unmade = isinstance(error, apsw.CantOpenError)  # no room to create a file
     if unmade or getattr(error, "extendedresult", None) in _NOT_DONE:
         return apsw.FullError(str(error))
     return error
 
 
 def leaves_doubt(error: BaseException) -> bool:
-    """Whether after an error nothing is known of what is on the disk.
+    """Return whether an error leaves the content of the disk unknown.
 
-    After a failed sync the kernel may have dropped what was to be synced, and the next sync of the
-    same file succeeds all the same: it must never be asked again.
+    After a failed sync the kernel may have dropped the unsynced data, and the next sync of the same
+    file succeeds anyway: a sync must never be repeated.
     """
     return isinstance(error, apsw.IOError) and not page_checksums.is_damage(error)
 
 
 def translate(error: BaseException) -> BaseException:
-    """Turn a database error into the one that a client is told; others stay as they are."""
+    """Turn a database error into the one that a client gets; return others unchanged."""
     if isinstance(error, FileReplaced):
         return Storage(
             f"This was not stored: {error}.", hint="fleetd stops. Its log has the next step."
@@ -88,7 +88,7 @@ def translate(error: BaseException) -> BaseException:
 
 
 def disk_failed(error: BaseException) -> FleetError:
-    """Return what is told while a daemon leaves whose disk failed."""
+    """Return the error for clients while the daemon stops because its disk failed."""
     return Storage(
         f"The disk failed ({error}); nothing was acknowledged.",
         hint="fleetd stops, and systemd restarts it. Then send the same request again.",
@@ -97,7 +97,7 @@ def disk_failed(error: BaseException) -> FleetError:
 
 
 def read_failed(error: BaseException) -> BaseException:
-    """Return what a reader is told: unlike a failed write this leaves nothing in doubt."""
+    """Return the error for a reader: unlike a failed write, this leaves nothing in doubt."""
     if page_checksums.is_damage(error):
         return translate(error)
     return Storage(

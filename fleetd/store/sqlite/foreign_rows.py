@@ -1,4 +1,4 @@
-"""Rows of the SQLite database of another program: only read, and never waited for long."""
+"""Rows of the SQLite database of another program: read-only, with short waits."""
 
 import os
 from typing import Any
@@ -18,8 +18,8 @@ def foreign_rows(path: str, sql: str, params: dict[str, Any]) -> list[tuple[Any,
     try:
         return _rows(path, apsw.SQLITE_OPEN_READONLY, sql, params)
     except apsw.CantOpenError as error:
-        # In WAL mode a reader needs a file beside it, which it may not be allowed to make. Without
-        # a WAL nobody has the database open.
+        # In WAL mode a reader needs a file beside it, which it may not be allowed to create.
+        # Without a WAL no process has the database open.
         if os.path.exists(f"{path}-wal"):  # noqa: PTH110 - a path of any text
             raise Unreadable(str(error)) from error
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI

@@ -1,10 +1,10 @@
 """Group commit: one transaction for many requests, a savepoint for each.
 
 A batch is one transaction with a savepoint per request: a request that raises rolls back to its
-own savepoint and hurts no neighbour. One without neighbours needs none. SQLite rolls the WHOLE
-transaction back on some errors (full disk, I/O, out of memory) and savepoints do not help: after
-an exception the connection is asked whether it is still in a transaction, and if not, the members
-run again one by one.
+own savepoint and leaves the others intact. A lone request needs no savepoint. SQLite rolls the
+WHOLE transaction back on some errors (full disk, I/O, out of memory) and savepoints do not help.
+After an exception the committer therefore asks the connection whether it is still in a
+transaction; if it is not, the requests run again one by one.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ log = logging.getLogger("fleetd")
 
 # No statement of a rule takes a second; one that takes longer than this never ends.
 STATEMENT_S = 30.0
-# How many steps of SQLite's machine are between two looks at the clock: less than a millisecond.
+# Steps of SQLite's virtual machine between two looks at the clock: less than a millisecond.
 _STEPS = 20_000
-# So long a job may hold up the event loop before its COMMIT: then the thread does it over.
+# A job may hold up the event loop this long before its COMMIT; then the thread runs it again.
 LOOP_S = 0.005
 
 
@@ -42,17 +42,17 @@ class NotNow(Exception):
 
 
 class SqliteExecutor:
-    """What a Tx runs its statements with, on one connection.
+    """Runs the statements of a Tx on one connection.
 
-    A statement that takes longer than ``limit_s`` is ended with apsw.InterruptError. The names of a
-    statement's columns are kept by its text: SQLite takes as long to tell them as to find a row.
+    A statement that takes longer than ``limit_s`` ends with apsw.InterruptError. Column names are
+    cached by the text of the statement: SQLite takes as long to report them as to find a row.
     """
 
     def __init__(self, connection: apsw.Connection, limit_s: float = STATEMENT_S) -> None:
         self._connection = connection
         self._limit_s = limit_s
         self._until: float | None = math.inf
-        """When the statement at work is ended; None until its first look at the clock."""
+        """When the running statement is ended; None until its first look at the clock."""
         self._loop_until = math.inf
         """When the event loop gives up the job that runs on it."""
         self._names: dict[str, tuple[str, ...]] = {}
@@ -60,7 +60,7 @@ class SqliteExecutor:
 
     @contextlib.contextmanager
     def on_loop(self) -> Iterator[None]:
-        """Let the job inside end with NotNow when it has taken the event loop's time."""
+        """Raise NotNow when the job inside has used up its time on the event loop."""
         self._loop_until = time.monotonic() + LOOP_S
         try:
             yield
@@ -73,9 +73,9 @@ class SqliteExecutor:
 
     @contextlib.contextmanager
     def limited(self, most_ms: int) -> Iterator[None]:
-        """End each statement inside after so long, with TookTooLong.
+        """End each statement inside with TookTooLong after ``most_ms``.
 
-        On the event loop the thread is asked first, which has as long.
+        On the event loop, a job that takes too long first moves to the thread, with this limit.
         """
         before, self._limit_s = self._limit_s, most_ms / 1_000
         try:
@@ -110,7 +110,7 @@ class SqliteExecutor:
             if first is None:
                 return []
             names = self._names.get(sql)
-            # Another program may have added a column since; ours change the schema at a start only.
+            # Another program may have added a column; fleetd changes the schema only at a start.
             if names is None or len(names) != len(first):
                 names = self._learn(sql, cursor)
             rows = [dict(zip(names, first, strict=True))]
@@ -120,17 +120,17 @@ class SqliteExecutor:
             self._until = math.inf
 
     def _learn(self, sql: str, cursor: apsw.Cursor) -> tuple[str, ...]:
-        """Keep the names of a statement's columns.
+        """Cache the names of a statement's columns.
 
-        Its last row must not have been taken: then the statement, and its description, are gone.
+        Call it before the last row is taken: after that the statement and its description are gone.
         """
-        if len(self._names) >= STATEMENTS:  # texts with lists in them have no end
+        if len(self._names) >= STATEMENTS:  # lists in texts make endless variants
             self._names.clear()
         names = self._names[sql] = tuple(column[0] for column in cursor.get_description())
         return names
 
     def tuples(self, sql: str, params: Row) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows as they come."""
+        """Run a statement and return its rows as tuples."""
         self._begin()
         try:
             return self._connection.execute(sql, params).fetchall()
@@ -143,25 +143,25 @@ class SqliteExecutor:
         self._connection.executemany(sql, params)
 
 
-# From a mean of this on, a COMMIT holds everybody up for longer than a thread costs its caller.
+# From this mean on, a COMMIT holds up all tasks for longer than a thread costs its caller.
 FAST_US = 1_000
-# One that takes so long is met again and again on a disk that rests, or that others keep busy.
+# COMMITs this slow recur on a disk that goes idle, or that other programs keep busy.
 SLOW_US = 20_000
 _SAMPLES = 32
 _FEW, _MANY = 64, 8_192
 
 
 class CommitPace:
-    """Whether a COMMIT is quick enough to hold up the event loop for it.
+    """Whether a COMMIT is quick enough to run on the event loop.
 
-    A disk has to show that first, and again after each COMMIT that took very long: with ``_FEW``
-    quick ones, and with twice as many as the last time when the next slow one came soon.
+    A disk has to prove that first, and again after each very slow COMMIT. It needs ``_FEW`` quick
+    ones then, or twice as many as the last time when the next slow one came soon.
     """
 
     def __init__(self) -> None:
         self._mean_us = 2.0 * FAST_US
         self._quick = 0
-        """How many were not slow since the last one that was."""
+        """How many quick ones there were since the last slow one."""
         self._wanted = 0
 
     @property
@@ -170,7 +170,7 @@ class CommitPace:
         return self._mean_us < FAST_US and self._quick >= self._wanted
 
     def note(self, took_us: int) -> None:
-        """Take a COMMIT into account."""
+        """Record how long a COMMIT took."""
         self._mean_us += (took_us - self._mean_us) / _SAMPLES
         if took_us < SLOW_US:
             self._quick += 1
@@ -187,8 +187,8 @@ class OutsideTransaction(partial[None]):
 class SqliteCommitter:
     """Runs batches of writing jobs on one connection.
 
-    ``failure`` is set once an I/O error made the store's state unknown, or a file of the database
-    was taken away; nothing is written after. Another thread may set it at any moment.
+    ``failure`` is set once an I/O error made the store's state unknown, or a database file was
+    taken away; nothing is written after that. Another thread may set it at any moment.
     """
 
     def __init__(
@@ -205,15 +205,15 @@ class SqliteCommitter:
         self._kept = kept
         self.failure: BaseException | None = None
         self.landed = False
-        """Whether the transaction was committed, as SQLite says it by the hook of the WAL."""
+        """Whether the transaction was committed, as SQLite's WAL hook reports."""
         self.on_loop = False
-        """Whether the event loop is at work here, which waits for nobody."""
+        """Whether a job runs here on the event loop, which never waits for a lock."""
         self.commits = Histogram()
-        """How many microseconds each COMMIT of a change took: nearly all of it is the sync."""
+        """Microseconds that each COMMIT of a change took, nearly all of them for the sync."""
         self._pace = CommitPace()
 
     def run(self, jobs: list[Job]) -> None:
-        """Give every job its result, committed together where that is possible."""
+        """Give every job its result, committed together where possible."""
         if self.failure is None and not self._identity.intact:
             self._look_at_files()
         for outside, group in itertools.groupby(
@@ -229,9 +229,9 @@ class SqliteCommitter:
                     self._together([job])
 
     def run_here(self, job: Job) -> bool:
-        """Give one job its result on the event loop; False when the thread has to.
+        """Give one job its result on the event loop; return False when the thread has to.
 
-        So it is when the disk is slow, another program holds a lock, or anything is wrong.
+        It has to when the disk is slow, another program holds a lock, or anything is wrong.
         """
         if self.failure is not None or not (self._pace.is_fast and self._identity.intact):
             return False
@@ -246,12 +246,12 @@ class SqliteCommitter:
         return True
 
     def _look_at_files(self) -> None:
-        """Stop when a file of the database was taken away; one may be new, or may be away."""
+        """Stop when a database file was removed or replaced; a new or absent one is no problem."""
         if problem := self._identity.problem():
             self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
 
     def _alone(self, jobs: list[Job]) -> None:
-        """Run jobs that SQLite allows outside a transaction only."""
+        """Run jobs that SQLite allows only outside a transaction."""
         for job in jobs:
             try:
                 job.run(self._connection)
@@ -261,13 +261,13 @@ class SqliteCommitter:
                 job.succeed(None)
 
     def _together(self, jobs: list[Job]) -> bool:
-        """Run jobs in one transaction; False when they should be tried one by one."""
+        """Run jobs in one transaction; return False when they should run one by one."""
         done: list[tuple[Job, Any, int]] = []
         self.landed = False
-        _roll_back(self._connection)  # what the last one left, if its own end failed
+        _roll_back(self._connection)  # the previous one may have failed to end
         try:
             self._begin()
-            if len(jobs) == 1:  # it has the transaction for a savepoint
+            if len(jobs) == 1:  # the transaction serves as its savepoint
                 self._carry_out(jobs[0], done)
             else:
                 for job in jobs:
@@ -280,9 +280,9 @@ class SqliteCommitter:
         except BaseException as error:
             if not self.landed:
                 return self._broken(jobs, error)
-            # What was told as failed would be asked for again, and done twice.
+            # A client that received a failure would repeat its request, and it would run twice.
             log.exception("A batch was committed, but a step after its COMMIT failed")
-        if self.failure is not None:  # set by another thread meanwhile: who knows what is kept
+        if self.failure is not None:  # set by another thread meanwhile: the outcome is unknown
             return self._refuse(jobs, self.failure)
         for job, value, _ in done:
             job.succeed(value)
@@ -297,18 +297,18 @@ class SqliteCommitter:
             raise
 
     def _commit(self, end: int) -> None:
-        """Commit; ``end`` is how far the log has come by then, 0 when it has to be asked for."""
+        """Commit; ``end`` is the end of the log by then, or 0 when it has to be looked up."""
         end = end or self._mark.end_at_commit(self._connection)
         begun = time.perf_counter_ns()
         self._connection.execute("COMMIT")
-        if self.landed:  # with nothing to sync it would not say how long a sync takes
+        if self.landed:  # with nothing to sync, it would not measure a sync
             took_us = (time.perf_counter_ns() - begun) // 1_000
             self.commits.note(took_us)
             self._pace.note(took_us)
             self._mark.note(end)
 
     def _one(self, job: Job, done: list[tuple[Job, Any, int]]) -> None:
-        """Run one of several jobs, in a savepoint of its own."""
+        """Run one of several jobs in its own savepoint."""
         self._connection.execute("SAVEPOINT request")
         try:
             self._carry_out(job, done)
@@ -330,7 +330,7 @@ class SqliteCommitter:
         done.append((job, value, tx.log_end))
 
     def _broken(self, jobs: list[Job], raised: BaseException) -> bool:
-        """Deal with a transaction that is lost; nothing of it was committed."""
+        """Handle a lost transaction; nothing of it was committed."""
         error = self._classify(raised)
         _roll_back(self._connection)
         if leaves_doubt(error) or self._connection.in_transaction:
@@ -350,7 +350,7 @@ class SqliteCommitter:
 
 
 class _TransactionLost(Exception):
-    """SQLite ended the whole transaction while one request was at work."""
+    """SQLite ended the whole transaction while one request ran."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
@@ -358,7 +358,7 @@ class _TransactionLost(Exception):
 
 
 def _roll_back(connection: apsw.Connection) -> None:
-    """End a transaction if there is one; where that fails it is still there afterwards."""
+    """End the transaction if there is one; it stays open where that fails."""
     if connection.in_transaction:
         with contextlib.suppress(Exception):
             connection.execute("ROLLBACK")
@@ -371,7 +371,7 @@ class SqliteReader:
         self._connection = connection
         self._execute = SqliteExecutor(connection)
         self.on_loop = False
-        """Whether the event loop is at work here, which waits for nobody."""
+        """Whether a job runs here on the event loop, which never waits for a lock."""
 
     def run(self, jobs: list[Job]) -> None:
         """Give every job its result."""
@@ -379,7 +379,7 @@ class SqliteReader:
             self._one(job)
 
     def run_here(self, job: Job) -> bool:
-        """Give one job its result on the event loop; False when the thread has to."""
+        """Give one job its result on the event loop; return False when the thread has to."""
         self.on_loop = True
         try:
             self._one(job)
@@ -389,7 +389,7 @@ class SqliteReader:
 
     def _one(self, job: Job) -> None:
         connection = self._connection
-        _roll_back(connection)  # what the last one left, if its own end failed
+        _roll_back(connection)  # the previous one may have failed to end
         try:
             connection.execute("BEGIN")
             try:
@@ -403,6 +403,6 @@ class SqliteReader:
         except apsw.IOError as error:
             job.fail(read_failed(error))
         except BaseException as error:  # noqa: BLE001 - it reaches the caller, who logs it
-            # What the event loop does not wait for is the thread's to do.
+            # The event loop does not wait for these: the thread runs the job.
             if not (self.on_loop and isinstance(error, apsw.BusyError | NotNow)):
                 job.fail(translate(error))

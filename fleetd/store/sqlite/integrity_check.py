@@ -1,8 +1,8 @@
 """Integrity check of a SQLite database: its schema, its pages, and rows that no rule can read.
 
-A copy that somebody else made may declare more than fleetd does: a trigger would run with every
-write, and a view in the place of a table would answer every read. Nothing of a database is read
-before its schema is known.
+A copy from elsewhere may declare more than fleetd does: a trigger would run with every write, and a
+view in place of a table would answer every read. So no content of a database is read before its
+schema is known.
 
 The check of rows knows columns by their names and types, and no table but the log's.
 """
@@ -38,7 +38,7 @@ SchemaObject = tuple[str, str]
 
 
 def differences(connection: apsw.Connection, version: int) -> list[str]:
-    """Return what a database of a schema version declares otherwise, in words; empty for none."""
+    """Return how a database's schema differs from that of a version, in words; empty for none."""
     found = declared(connection)
     if digest_of(found) == _digests().get(str(version)):
         return []
@@ -76,9 +76,9 @@ def declared(connection: apsw.Connection) -> dict[SchemaObject, str]:
 
 
 def _normalized(sql: str) -> str:
-    """Return SQL without the spaces that mean nothing.
+    """Return SQL without insignificant spaces.
 
-    The end of a line means something, it ends a comment; and to SQLite no other space is one.
+    Line ends are significant, because they end comments. SQLite treats nothing else as a space.
     """
     lines = (_SPACES.sub(" ", line).strip(" ") for line in sql.split("\n"))
     return "\n".join(filter(None, lines))
@@ -118,10 +118,10 @@ def digests() -> dict[str, str]:
     return {str(number): digest_of(expected_of(number)) for number, _ in migrations()}
 
 
-# Beyond this a number is not the same in every language that reads JSON.
+# Larger numbers are not the same in every language that reads JSON.
 NUMBERS_MAX = 2**53 - 1
 FOUND_MAX = 20
-# What stands in columns of these names is read as one of these, and nothing else.
+# Columns of these names contain a JSON value of this type, and nothing else.
 _KINDS = {
     "data_json": "object",
     "metadata_json": "object",
@@ -131,14 +131,14 @@ _KINDS = {
     "source_details_json": "array",
     "warnings_json": "array",
 }
-# Nothing of these can follow what they have come to; SQLite's own table has no types.
+# Counters: beyond the limit, no number can follow. SQLite's own table has no types.
 _COUNTERS = (("events", "seq"), ("counters", "value"), ("sqlite_sequence", "seq"))
 
 
 def damage_of(connection: apsw.Connection) -> list[str]:
     """Return what is wrong with a database, at most twenty lines of each kind.
 
-    What SQLite finds, and rows that no rule can read.
+    It consists of what SQLite finds, and of rows that no rule can read.
     """
     damage = [str(row[0]) for row in connection.execute(f"PRAGMA quick_check({FOUND_MAX})")]
     orphans = (
@@ -175,7 +175,7 @@ def _not_json(
     for name in types:
         if not name.endswith("_json"):
             continue
-        # What is deleted, and waits for its file to go, is emptied.
+        # The value of a deleted record is empty until its file is removed.
         rows = connection.execute(
             f'SELECT "{key}" FROM "{table}" WHERE "{name}" <> \'\' AND NOT json_valid("{name}")'
             f" LIMIT {FOUND_MAX}"
@@ -194,7 +194,7 @@ def _not_json(
 def _out_of_range(
     connection: apsw.Connection, table: str, key: str, types: dict[str, str]
 ) -> list[str]:
-    """Return the rows with a number that no rule can go on from."""
+    """Return the rows with a number that no rule can continue from."""
     found: list[str] = []
     for name, kind in types.items():
         if kind != "INTEGER" or (table, name) in _COUNTERS:

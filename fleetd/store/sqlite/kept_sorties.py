@@ -1,7 +1,7 @@
-"""What was read of a mission's sorties, kept while none of them is written.
+"""Cache of values made from a mission's sorties, kept while none of these is written.
 
-Nobody has to remember to drop it: triggers of the writer's own connection see every row of a sortie
-that is written, whoever does it, also by a foreign key. Other connections' commits show in
+No caller has to invalidate it: triggers of the writer's own connection see every row of a sortie
+that is written, whatever writes it, even a foreign key. Other connections' commits show in
 ``data_version``.
 """
 
@@ -23,10 +23,10 @@ _WRITES = {
 
 
 class KeptSorties:
-    """Values by mission, each made of the mission's sorties as they were committed last.
+    """Values by mission, each made from the mission's sorties as last committed.
 
-    What a transaction makes of sorties that it has written itself is not kept: it may be rolled
-    back, wholly or to a savepoint, of which nobody hears here.
+    A value made from sorties that the same transaction has written is not kept. The transaction may
+    be rolled back, wholly or to a savepoint, and this class is not notified of that.
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
@@ -40,9 +40,9 @@ class KeptSorties:
         self.watch()
 
     def watch(self) -> None:
-        """Keep nothing from before, and have the triggers see every write from now on.
+        """Drop all values, and have the triggers see every write from now on.
 
-        SQLite drops them when ``temp_store`` is set: call this after it was.
+        SQLite drops the triggers when ``temp_store`` is set: call this afterwards.
         """
         self._values.clear()
         self._bytes = 0
@@ -53,7 +53,7 @@ class KeptSorties:
             )
 
     def __call__(self, mission_id: str, make: Callable[[], K]) -> K:
-        """Return the value of a mission, made now unless it is kept."""
+        """Return the value of a mission; make it unless it is kept."""
         (version,) = next(self._connection.execute("PRAGMA data_version"))
         if version != self._version:
             self._version, self._bytes = version, 0

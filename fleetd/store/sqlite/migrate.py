@@ -32,7 +32,7 @@ def newest() -> int:
 
 
 def schema() -> str:
-    """Return the schema as all migrations together leave it."""
+    """Return the schema that all migrations together produce."""
     return (resources.files("fleetd.store") / "migrations" / "sqlite" / "schema.sql").read_text(
         "utf-8"
     )
@@ -61,8 +61,8 @@ def check_ours(connection: apsw.Connection, path: str) -> int:
 def migrate(connection: apsw.Connection, path: str) -> int:
     """Apply the migrations that are missing, all or none, and return the schema version.
 
-    None, so that the fleetd of before can go on with the database when one of them fails. Raises
-    StoreRefused for a newer schema and for a database of another program.
+    If one of them fails, none is applied, so that the earlier fleetd can still use the database.
+    Raises StoreRefused for a newer schema and for a database of another program.
     """
     version = check_ours(connection, path)
     missing = [(number, sql) for number, sql in migrations() if number > version]

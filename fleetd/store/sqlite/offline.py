@@ -34,7 +34,7 @@ class OfflineDatabase:
         self.tx = Tx(SqliteExecutor(connection))
 
     def has(self, table: str) -> bool:
-        """Whether there is a table; one of an older schema may lack it."""
+        """Return whether a table exists; a database of an older schema may lack it."""
         return bool(self._connection.table_exists(None, table))
 
     def damage(self) -> list[str]:
@@ -42,7 +42,7 @@ class OfflineDatabase:
         return damage_of(self._connection)
 
     def copy_to(self, part: Path, beat: Callable[[], None] = lambda: None) -> None:
-        """Fill a file that exists with a checked copy that needs no WAL."""
+        """Fill an existing file with a checked copy that needs no WAL."""
         try:
             copy(self._connection, part, beat)
         except CopyDamaged as error:
@@ -51,9 +51,9 @@ class OfflineDatabase:
 
 @contextlib.contextmanager
 def open_offline(path: Path) -> Iterator[OfflineDatabase]:
-    """Open a database of fleetd's that nobody uses, its WAL included when it has one.
+    """Open a database of fleetd's that no process uses, with its WAL when it has one.
 
-    Raises InvalidParams for what is no database of fleetd's, Incompatible for a newer schema,
+    Raises InvalidParams for any but a database of fleetd's, Incompatible for a newer schema,
     Corrupt for damage, InvalidState when another process uses it, Storage when it cannot be read.
     """
     try:
@@ -66,11 +66,11 @@ def open_offline(path: Path) -> Iterator[OfflineDatabase]:
 
 def _open(path: Path) -> apsw.Connection:
     if not any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal")):
-        # Nothing beside it: read the file as it lies there, even where nothing can be written.
+        # Nothing beside it: read the file as it is, even where nothing can be written.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         return page_checksums.opened(f"file:{quote(str(path))}?immutable=1", flags=flags)
     connection = page_checksums.opened(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    # Alone, so that nobody writes meanwhile; and the WAL stays what and where it is.
+    # Exclusive, so that no other process writes meanwhile; and the WAL is left unchanged.
     connection.pragma("locking_mode", "exclusive")
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     connection.pragma("query_only", True)
@@ -99,9 +99,9 @@ def _check_ours(connection: apsw.Connection, path: Path) -> None:
 
 
 def fold(path: Path) -> None:
-    """Have SQLite bring the WAL of a database that nobody uses into it: then it is one file.
+    """Have SQLite copy the WAL into a database that no process uses: then it is one file.
 
-    A database that is damaged stays as it is. Raises InvalidState when another process uses it,
+    A damaged database stays unchanged. Raises InvalidState when another process uses it,
     Storage when the disk refuses.
     """
     if not path.exists():
@@ -119,7 +119,7 @@ def fold(path: Path) -> None:
 
 
 def _as_fleet_error(path: Path, error: apsw.Error) -> FleetError:
-    """Return what a person is told about an error of SQLite's."""
+    """Return the error that a person gets for an error of SQLite's."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return InvalidState(
             f"The database {path} is in use by another process.",

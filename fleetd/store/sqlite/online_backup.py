@@ -1,6 +1,6 @@
 """Online backup: a checked copy of the database on disk, or none.
 
-A copy is one file: it needs no WAL beside it, and opens from a place where nothing can be written.
+A copy is one file: it needs no WAL beside it, and can be opened where nothing can be written.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from .integrity_check import damage_of
 
 PART = ".fleetd-part-"
 STEP_PAGES = 256
-# What is written in one go is waited for in one go, and commits of the daemon wait behind it.
+# Data written in one go is also synced in one go, and commits of the daemon wait behind it.
 FLUSH_STEPS = 8
 BEAT_STEPS = 10_000
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -31,9 +31,9 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 def online_copy(path: str, target: Path, vfs: str | None, beat: Callable[[], None]) -> int:
     """Copy a database that others write to; return the copy's size in bytes.
 
-    The copy shows one moment. ``beat`` is called between the steps and may raise to end it.
+    The copy is one snapshot. ``beat`` is called between the steps and may raise to end the copy.
     Raises FileExistsError when something has the target's name, CopyDamaged when the copy fails
-    its checks, apsw.Error and OSError when the disk refuses; the target is then as it was.
+    its checks, apsw.Error and OSError when the disk refuses; the target is then unchanged.
     """
     source = connect(path, query_only=True, vfs=vfs)
     with contextlib.closing(source), part_of(target) as part:
@@ -45,7 +45,7 @@ def online_copy(path: str, target: Path, vfs: str | None, beat: Callable[[], Non
 
 @contextlib.contextmanager
 def part_of(target: Path) -> Iterator[Path]:
-    """Make a private file beside the target; it and what SQLite put beside it goes at the end."""
+    """Make a private file beside the target; remove it and SQLite's files beside it at the end."""
     part = target.parent / f"{PART}{secrets.token_hex(8)}.db"
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     try:
@@ -57,21 +57,21 @@ def part_of(target: Path) -> Iterator[Path]:
 
 
 def copy(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None:
-    """Fill a file with one moment of a database, check it and bring it to the disk."""
+    """Fill a file with a snapshot of a database, check it and bring it to the disk."""
     _fill(source, part, beat)
     _stand_alone(part, beat)
     sync(part)
 
 
 def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None:
-    # Within a transaction every step sees the same moment; without one, SQLite would begin anew
-    # whenever somebody commits, and under load never end. In WAL mode it blocks nobody.
+    # In a transaction every step sees the same snapshot. Without one, SQLite would start again with
+    # every commit, and never end under load. In WAL mode this blocks no other connection.
     source.execute("BEGIN")
     flushing = os.open(part, os.O_RDWR | os.O_CLOEXEC)
     try:
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         with contextlib.closing(page_checksums.opened(str(part))) as target:
-            # Every write of SQLite's goes to the file at once, and to the disk as told below.
+            # SQLite writes to the file immediately; the sync below brings it to the disk.
             target.pragma("synchronous", "off")
             if page_checksums.checked(source):
                 page_checksums.begin(target, source.pragma("page_size"))
@@ -85,7 +85,7 @@ def _fill(source: apsw.Connection, part: Path, beat: Callable[[], None]) -> None
                     progress.at("pages", backup.page_count - backup.remaining, backup.page_count)
                     beat()
     finally:
-        # Only now: closing a descriptor of a file drops the locks that SQLite holds on it.
+        # Only now: closing a descriptor of a file drops SQLite's locks on it.
         os.close(flushing)
         if source.in_transaction:
             source.execute("ROLLBACK")
@@ -95,7 +95,7 @@ def _stand_alone(part: Path, beat: Callable[[], None]) -> None:
     """Take the copy out of WAL mode and check it; raises CopyDamaged."""
     progress.at("database")
     with contextlib.closing(page_checksums.opened(str(part))) as connection:
-        # Checking takes as long as copying: it must be possible to end it, too.
+        # The check takes as long as the copy, so it must be possible to end it, too.
         connection.set_progress_handler(lambda: bool(beat()), BEAT_STEPS)  # type: ignore[func-returns-value]
         try:
             connection.pragma("cell_size_check", True)

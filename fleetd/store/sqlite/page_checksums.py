@@ -1,9 +1,9 @@
 """Page checksums, by SQLite's own extension.
 
-SQLite notices damage to the structure of a file, and none to its content: a flipped bit in a
-title would be served as the title. With its VFS ``cksmvfs`` below every connection a page that is
-not what was written is an error. Whoever opens a database does it here, or pages would be written
-without their checksums.
+SQLite notices damage to the structure of a file, but not to its content: a flipped bit in a title
+would be served as the title. With its VFS ``cksmvfs`` below every connection, a page that differs
+from what was written is an error. Every database must be opened here; otherwise pages would be
+written without their checksums.
 """
 
 import contextlib
@@ -17,20 +17,20 @@ import apsw.sqlite_extra
 
 EXTENSION = "cksumvfs"
 VFS = "cksmvfs"
-# What the extension keeps at the end of each page; it looks at no database with another number.
+# Bytes of the extension at the end of each page; it ignores a database with another number.
 RESERVED, RESERVED_AT = 8, 20
 _HEADER = 100
 
 
 def opened(path: str, **options: Any) -> apsw.Connection:
-    """Open a connection whose pages are checked, where the database has checksums."""
+    """Open a connection that checks pages, where the database has checksums."""
     available()
     return apsw.Connection(path, **options)
 
 
 @functools.cache
 def available() -> bool:
-    """Whether this build of SQLite brings the extension; from then on it is below all."""
+    """Return whether this build of SQLite has the extension; then every connection uses it."""
     with contextlib.suppress(
         apsw.sqlite_extra.NotAvailable, LookupError, apsw.ExtensionLoadingError
     ):
@@ -41,16 +41,16 @@ def available() -> bool:
 
 
 def reserve(connection: apsw.Connection) -> None:
-    """Have a database that is empty be made with room for checksums; any other stays as it is."""
+    """Reserve room for checksums in an empty database; any other stays unchanged."""
     if available():
         connection.reserve_bytes(None, RESERVED)
 
 
 def begin(connection: apsw.Connection, page_size: int) -> None:
-    """Write the first page of an empty database, so that every further one has its checksum.
+    """Write the first page of an empty database, so that every later page gets its checksum.
 
-    The extension adds none before it has seen a first page that asks for them. A large copy brings
-    others to the file before its own first page, and those from a write-ahead log have none yet.
+    The extension adds none before it has seen a first page that asks for them. A large copy writes
+    other pages to the file before its first page, and pages from a WAL have no checksum yet.
     """
     connection.pragma("page_size", page_size)
     reserve(connection)
@@ -58,17 +58,17 @@ def begin(connection: apsw.Connection, page_size: int) -> None:
 
 
 def checked(connection: apsw.Connection) -> bool:
-    """Whether the pages of a database are checked as they are read."""
+    """Return whether the pages of a database are checked when they are read."""
     return available() and connection.pragma("checksum_verification") in (1, "1")
 
 
 def has_room(path: Path) -> bool:
-    """Whether a database that nobody uses here was made with room for checksums."""
+    """Return whether a database that no connection here uses has room for checksums."""
     return _first_page(path)[RESERVED_AT : RESERVED_AT + 1] == bytes([RESERVED])
 
 
 def unmarked(path: Path) -> bool:
-    """Whether damage of the very byte that asks for checksums keeps them from being looked at."""
+    """Return whether damage to the very byte that asks for checksums prevents their check."""
     page = _first_page(path)
     if len(page) < _HEADER or page[RESERVED_AT] == RESERVED:
         return False
@@ -84,7 +84,7 @@ def _first_page(path: Path) -> bytes:
 
 
 def sum_of(data: bytes) -> bytes:
-    """Return the checksum that the extension writes behind the bytes of a page."""
+    """Return the checksum that the extension writes after the bytes of a page."""
     words = struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
     first = second = 0
     for even, odd in zip(words[::2], words[1::2], strict=False):
@@ -96,7 +96,7 @@ def sum_of(data: bytes) -> bytes:
 def add(connection: apsw.Connection) -> None:
     """Rewrite a database in its WAL so that it asks for checksums. Raises apsw.Error.
 
-    Its pages have them once they are copied back by a connection that has seen the first one.
+    Its pages get them once a connection that has seen the first page copies them back.
     """
     reserve(connection)
     connection.execute("VACUUM")
@@ -105,7 +105,7 @@ def add(connection: apsw.Connection) -> None:
 def rewrite(connection: apsw.Connection) -> None:
     """Rewrite a database that others may have open. Raises apsw.Error.
 
-    One without checksums stays so: others would copy pages into it that have none.
+    One without checksums gets none: other connections would copy pages into it that have none.
     """
     if not checked(connection):
         connection.reserve_bytes(None, 0)
@@ -114,7 +114,7 @@ def rewrite(connection: apsw.Connection) -> None:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says that a page is not what was written, and not that the disk failed."""
+    """Return whether an error means a page other than what was written, not a failed disk."""
     return isinstance(error, apsw.CorruptError | apsw.NotADBError) or (
         isinstance(error, apsw.IOError)
         and getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_DATA
@@ -122,5 +122,5 @@ def is_damage(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return what such an error says to a person."""
+    """Return the text of such an error for a person."""
     return "a page is not what was written" if isinstance(error, apsw.IOError) else str(error)

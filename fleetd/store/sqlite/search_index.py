@@ -1,8 +1,8 @@
 """SQLite's part of the search index: the two tables of its full-text search.
 
-They hold nothing but what ``search_documents`` says, and triggers keep them up. FTS5 removes a
-document from its pages with the transaction (``secure-delete``). What tells its pages apart may
-still hold the beginning of a word that is gone, so who wants no byte to stay builds them anew.
+They contain only what ``search_documents`` contains, and triggers keep them up to date. FTS5
+removes a document from its pages with the transaction (``secure-delete``). The separators of its
+pages may still hold the beginning of a deleted word; only a rebuild removes every byte.
 """
 
 import apsw
@@ -19,13 +19,13 @@ _CHECKS = (
 
 
 def rebuild(connection: apsw.Connection) -> None:
-    """Make the index anew from its documents."""
+    """Rebuild the index from its documents."""
     for statement in _REBUILD:
         connection.execute(statement)
 
 
 def damage_of(connection: apsw.Connection) -> list[str]:
-    """Compare the index with its documents; writes nothing, but others cannot write meanwhile."""
+    """Compare the index with its documents; writes nothing, but blocks other writers meanwhile."""
     for statement in _CHECKS:
         try:
             connection.execute(statement)

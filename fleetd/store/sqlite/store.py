@@ -37,20 +37,20 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """Two functions, ``write`` and ``read``, each given a rule that works on a transaction.
+    """Offers ``write`` and ``read``, each of which takes a rule that works on a transaction.
 
     ``on_commit`` receives the effects of committed transactions, in order of commit, on the trio
-    thread, as a rule after those who waited have gone on. ``failed`` is set when the disk
-    failed; then nothing is written any more.
+    thread, usually after the waiting tasks have resumed. ``failed`` is set when the disk failed;
+    then nothing more is written.
     """
 
     kind: Literal["sqlite"] = "sqlite"
     reserve = SIZE
-    """The bytes that are kept on the disk for the day when it is full."""
+    """Bytes reserved on the disk for the day when it is full."""
     machine = ""
-    """Nobody shares it, so that nothing in it says whose it is."""
+    """Empty: no other machine shares the store, so nothing in it names an owner."""
     instance: DaemonInstance | None = None
-    """Whoever has a store to himself need not prove who he is."""
+    """None: a daemon that does not share its store need not prove its identity."""
     now_ms = staticmethod(wall_clock)
     uptime = staticmethod(uptime)
 
@@ -100,11 +100,11 @@ class SqliteStore:
         self._writer_connection.set_wal_hook(self._wal_grew)
 
     def settle(self) -> None:
-        """Carry out the effects of everything that is answered; it happens soon by itself."""
+        """Carry out the effects of all answered requests now; they would happen soon anyway."""
         self._writer.settle()
 
     def as_stored(self, value: T) -> T:
-        """Return a request as its texts come back from the store, which is as they are."""
+        """Return a request as its texts come back from the store: unchanged."""
         return value
 
     @property
@@ -128,7 +128,7 @@ class SqliteStore:
         return self._mark.lost
 
     def from_wall(self, ms: int) -> int:
-        """Return the store's time for one that this machine's own clock told: the same."""
+        """Convert a time of this machine's clock to the store's time, which is the same."""
         return ms
 
     def train(self, _rules: Iterable[Callable[[Tx], object]]) -> None:
@@ -139,23 +139,24 @@ class SqliteStore:
         self._token = trio.lowlevel.current_trio_token()
         self._writer.start()
         self._reader.start()
-        # Inline is for virtual time: there is no use in fast commits, and none in waiting for it.
+        # Inline is for virtual time: fast commits are no use there, nor is a wait for the layout.
         self._wal.start(lay_out=not self._inline)
 
     def _fail(self, error: BaseException) -> None:
-        """Stop for an error that was met beside the writer, on a thread of its own."""
+        """Stop because of an error that occurred on another thread than the writer's."""
         self._committer.failure = self._committer.failure or error
         if self._token is not None:
             with contextlib.suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self.failed.set)
 
     async def run(self) -> None:
-        """Hear of other machines' commits: there are none."""
+        """Receive other machines' commits: there are none."""
 
     async def write(self, rule: Callable[[Tx], T], kind: Hashable = None) -> T:
         """Run a rule in a transaction; returns after COMMIT, raises after rollback.
 
-        Rules of one ``kind`` take about as long, which says whether one may run on the event loop.
+        Rules of one ``kind`` take about as long; that decides whether one may run on the event
+        loop.
         """
         return await self._submit(rule, kind)
 
@@ -171,13 +172,13 @@ class SqliteStore:
         return await self._reader.submit(rule, kind)
 
     def _wal_grew(self, connection: apsw.Connection, name: str, pages: int) -> int:
-        """Called by SQLite after each commit of a change, where that was made."""
+        """Note a commit of a change; SQLite calls this on the thread that made it."""
         self._committer.landed = True
         return self._wal.wal_grew(connection, name, pages)
 
     @property
     def load(self) -> Load:
-        """Return what the writer's queue and commits are like; the histograms go on counting."""
+        """Return the state of the writer's queue and commits; the histograms keep counting."""
         writer = self._writer
         return Load(writer.waiting, writer.most_waiting, writer.batches, self._committer.commits)
 
@@ -187,14 +188,14 @@ class SqliteStore:
         return self._wal.alive
 
     def checks(self) -> list[Check]:
-        """Return how it is with what is kept short by a thread of its own."""
+        """Return the check of the WAL, which a separate thread keeps short."""
         return [check_of(alive=self.wal_is_kept_short, size=self.sizes()[1])]
 
     def hurry(self) -> None:
-        """Do nothing: no answer of one's own disk takes longer than it must."""
+        """Do nothing: a local disk answers as fast as it can."""
 
     def reuse_wal_soon(self) -> None:
-        """Have the WAL copied back soon, so that it is used anew in the place that it has."""
+        """Have the WAL copied back soon, so that its existing space is used again."""
         self._wal.hurry()
 
     def sizes(self) -> tuple[int, int]:
@@ -208,8 +209,8 @@ class SqliteStore:
     async def copy_to(self, target: Path) -> int:
         """Write a consistent copy of the database, by SQLite's own means, while it is in use.
 
-        Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. Cancelled,
-        it ends soon and leaves none either. Raises FileExistsError when the name is taken.
+        Returns the copy's size in bytes; raises CopyFailed, and then leaves no file. If cancelled,
+        it ends soon and leaves no file either. Raises FileExistsError when the name is taken.
         """
         if problem := self._identity.problem():
             raise CopyFailed(problem)
@@ -220,26 +221,26 @@ class SqliteStore:
         except FileExistsError:
             raise
         except (apsw.Error, OSError) as error:
-            if page_checksums.is_damage(error):  # of what is copied
+            if page_checksums.is_damage(error):  # of the source
                 raise CopyDamaged(page_checksums.describe(error)) from error
             raise CopyFailed(_why(error)) from error
 
     async def scrub(self) -> None:
-        """Rewrite the database without what was deleted from it, and empty its WAL.
+        """Rewrite the database without its deleted data, and empty its WAL.
 
-        Nothing else leaves no bytes: what a row held before its last changes, and what pruning
-        took, still stands in free pages. Writers wait meanwhile, one to two seconds for 100 MB.
+        Nothing else removes all bytes: free pages still contain what rows held before their last
+        changes, and what pruning deleted. Writers wait meanwhile, one to two seconds for 100 MB.
         Raises Storage when the disk has no room for a second copy, Unavailable when a reader does
-        not let go of the WAL.
+        not release the WAL.
         """
         await self._submit(OutsideTransaction(self._scrub))
 
     def _scrub(self, connection: apsw.Connection) -> None:
-        # Two that copy the WAL back at once do not wait for each other: the second is refused.
+        # Two concurrent checkpoints of the WAL do not wait for each other: the second is refused.
         with self._wal.at_work:
-            connection.pragma("temp_store", "file")  # a whole copy is too much for the memory
+            connection.pragma("temp_store", "file")  # a whole copy is too large for memory
             try:
-                # Pages of the index may hold the beginning of a word that is gone.
+                # Pages of the index may hold the beginning of a deleted word.
                 search_index.rebuild(connection)
                 page_checksums.rewrite(connection)
             finally:
@@ -247,7 +248,7 @@ class SqliteStore:
                 self._kept.watch()
 
     async def check_search_index(self, *, rebuild: bool) -> list[str]:
-        """Return in what the search index differs from its documents, and make it anew if asked.
+        """Return how the search index differs from its documents; rebuild it if asked.
 
         Writers wait meanwhile: about two seconds for a million documents.
         """
@@ -268,7 +269,7 @@ class SqliteStore:
         return await trio.to_thread.run_sync(_check, str(self.path), self._vfs)
 
     async def last_look(self) -> None:
-        """Raise StoreFailed when the files that are to be closed stand in their places no more."""
+        """Raise StoreFailed when the files to be closed are no longer in their places."""
         with contextlib.suppress(Storage):
             await self.write(lambda _: None)
         if self.failure is not None:
@@ -280,8 +281,8 @@ class SqliteStore:
         await self._writer.aclose()
         self._wal.stop()
         self._reader_connection.close()
-        # What cannot be copied back now stays in the WAL, and is read from there next time. After
-        # a failure nothing at all is written.
+        # Changes that cannot be copied back now stay in the WAL, and the next start reads them
+        # there. After a failure nothing at all is written.
         if self.failure is not None or not self._empty_wal():
             self._writer_connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._writer_connection.close()
@@ -303,7 +304,7 @@ def _size(path: Path) -> int:
 
 
 def _why(error: Exception) -> str:
-    """Say why a copy failed; SQLite's own words are about the source, which has no error."""
+    """Return why a copy failed; SQLite's own text is about the source, which has no error."""
     if isinstance(error, apsw.FullError):
         return "the disk is full"
     return "the disk failed" if isinstance(error, apsw.IOError) else str(error)

@@ -1,6 +1,6 @@
 """Database swap: puts a finished database in another one's place, in steps that can be undone.
 
-Every step leaves on disk either what was there or what comes: a crash loses neither.
+Every step leaves the old or the new database on the disk: a crash loses neither.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ _NOT_BY_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno
 
 
 class Moves:
-    """Steps that are undone, as far as the disk lets us, where a block of them fails.
+    """Steps that are undone, as far as the disk allows, when a block of them fails.
 
-    A bug undoes nothing: who knows what was done. Methods raise OSError.
+    A bug undoes nothing, because it is unknown what was done. Methods raise OSError.
     """
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class Moves:
                     step()
 
     def then(self, back: Callable[[], object]) -> None:
-        """Remember how to take back a step that somebody else takes."""
+        """Remember how to undo a step that the caller takes itself."""
         self._back.append(back)
 
     def make_directory(self, path: Path) -> None:
-        """Make a private directory, and those above it; one that is there already is used."""
+        """Make a private directory and its missing parents; an existing one is used."""
         for each in reversed((path, *path.parents)):
             if not each.is_dir():
                 each.mkdir(mode=0o700)
@@ -49,7 +49,7 @@ class Moves:
                 sync(each.parent)
 
     def keep(self, path: Path, directory: Path) -> None:
-        """Have a file also under a directory; its own place stays as it is for now."""
+        """Put a file also under a directory; its own place stays unchanged for now."""
         kept = directory / path.name
         self._back.append(lambda: _undo_keeping(kept, path))
         _link_or_copy(path, kept)
@@ -65,7 +65,7 @@ class Moves:
 
 
 def _link_or_copy(path: Path, other: Path) -> None:
-    """Give a file a second place; where names cannot be linked, the content is copied."""
+    """Give a file a second place; where names cannot be linked, copy the content."""
     try:
         os.link(path, other, follow_symlinks=False)
     except OSError as error:
@@ -88,20 +88,20 @@ def _undo_moving(moved: Path, path: Path) -> None:
 
 
 def files_of(database: Path) -> list[Path]:
-    """Return the files of a database: they belong together, also when it is damaged."""
+    """Return the files of a database: they belong together, even when it is damaged."""
     names = (Path(f"{database}{ending}") for ending in DATABASE_ENDINGS)
     return [path for path in names if os.path.lexists(path)]
 
 
 def clear_up(database: Path) -> None:
-    """Remove what was left beside a database by a program that was to replace it and was killed."""
+    """Remove files left beside a database by a program that was killed while replacing it."""
     with contextlib.suppress(OSError):
         for path in (*database.parent.glob(f"{PART}*"), *second_names(database)):
             path.unlink()
 
 
 def unused(places: tuple[Path, ...], now: str) -> str:
-    """Return a name for a directory that nothing has in any of these places; ``now`` is ISO."""
+    """Return a directory name that is unused in all of these places; ``now`` is ISO."""
     stamp = now[:19].replace("-", "").replace(":", "")
     number, name = 1, f"{REPLACED}{stamp}Z"
     while any((place / name).exists() for place in places):
@@ -113,15 +113,15 @@ def unused(places: tuple[Path, ...], now: str) -> str:
 def put_in_place(part: Path, database: Path, aside: Path | None, moves: Moves) -> None:
     """Give a finished file the name of a database, whose old files go to ``aside``.
 
-    Until the one rename the old one is in place and whole. Raises OSError; ``moves`` can take back
+    Until the one rename, the old database is in place and whole. Raises OSError; ``moves`` can undo
     what was done by then.
     """
     if aside is not None:
         moves.make_directory(aside)
         for path in files_of(database):
             moves.keep(path, aside)
-    # A WAL must never meet another database than its own. Of a database that is whole there
-    # is none by now; of a damaged one it lies beside its copy.
+    # A WAL must never meet another database than its own. A whole database has none by now; that of
+    # a damaged one is kept beside its copy.
     for path in files_of(database):
         if path != database:
             path.unlink()
@@ -130,6 +130,6 @@ def put_in_place(part: Path, database: Path, aside: Path | None, moves: Moves) -
 
 
 def confirm(database: Path) -> None:
-    """Bring the new name to the disk; it is done, and a disk that fails now is met again."""
+    """Bring the new name to the disk; ignore errors, because a failing disk is met again."""
     with contextlib.suppress(OSError):
         sync(database.parent)

@@ -1,4 +1,4 @@
-"""WAL checkpointer: copies the write-ahead log back on a thread of its own."""
+"""WAL checkpointer: copies the write-ahead log back on its own thread."""
 
 import contextlib
 import logging
@@ -14,34 +14,34 @@ from .errors import classify, leaves_doubt
 
 log = logging.getLogger("fleetd")
 PAGES = 1_000
-# What is written while the WAL is copied back comes on top.
+# Pages written while the WAL is copied back come on top.
 _LAID_OUT = 1_250
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
-# So often the WAL is copied beside the writer at most, and until a pass copied so few pages. The
-# less is left, the shorter the writer waits for the end of it.
+# The WAL is copied beside the writer this often at most, until a pass copied this few pages. The
+# fewer are left, the shorter the writer waits for the end of the copy.
 _PASSES, _FEW = 4, 100
 # How long the end of a checkpoint of the WAL may keep the writer waiting for a reader.
 BUSY_MS = 10
-# It is copied back at 4 MB; this much means that somebody has kept an old state open for long.
+# It is copied back at 4 MB; this much means that a reader has kept an old snapshot open for long.
 LARGE_BYTES = 64_000_000
 
 
 class WalCheckpointer:
-    """Copies the WAL back into the database on a thread of its own, so that no commit waits long.
+    """Copies the WAL back into the database on its own thread, so that no commit waits long.
 
     The WAL has its size from the start and keeps it: a commit that makes a file grow takes up to
-    twice as long as one that writes over what was there.
-    Nearly all is copied and synced beside the writer; what it wrote meanwhile is copied and synced
-    while it waits, or the WAL would never start from its beginning under a steady load, and would
-    grow for ever.
+    twice as long as one that overwrites existing bytes.
+    Nearly all pages are copied and synced beside the writer. Those that it wrote meanwhile are
+    copied and synced while it waits. Otherwise the WAL would never start from its beginning under a
+    steady load, and would grow forever.
 
-    ``failed`` is called, on that thread, with an error after which nothing is known of the disk.
+    ``failed`` is called on that thread, with an error that leaves the state of the disk unknown.
     """
 
     def __init__(self, path: str, vfs: str | None, failed: Callable[[BaseException], None]) -> None:
         self._wal = f"{path}-wal"
         self._connection = connect(path, vfs=vfs)
-        # By SQLite's file system: it alone can close the file without losing the locks on it. It
+        # Opened by SQLite's VFS, which alone can close the file without losing the locks on it. It
         # follows no link.
         flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
         self._database = apsw.VFSFile(vfs or "", os.path.realpath(path), flags)
@@ -51,26 +51,26 @@ class WalCheckpointer:
         self._stopping = False
         self._laying_out = False
         self.at_work = threading.Lock()
-        """Held while the WAL is copied back; who holds it has it for itself."""
+        """Held while the WAL is copied back; the holder has the WAL to itself."""
         self._thread = threading.Thread(target=self._run, name="wal")
 
     def start(self, *, lay_out: bool) -> None:
-        """Start the thread; ``lay_out`` gives the WAL its size at once."""
+        """Start the thread; ``lay_out`` gives the WAL its size immediately."""
         self._laying_out = lay_out
         self._thread.start()
 
     def wal_grew(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Called by the writer after each commit, with the WAL's length in pages."""
+        """Note the WAL's length in pages; the writer calls this after each commit."""
         if pages < PAGES:
             self._next = PAGES
         elif pages >= self._next:
-            # Not at every commit from here on: a reader that stays would make each attempt vain.
+            # Not at every commit from here on: a reader that stays would defeat each attempt.
             self._next = pages + PAGES
             self._wanted.set()
         return apsw.SQLITE_OK
 
     def hurry(self) -> None:
-        """Copy back what there is, as soon as possible: then the WAL begins anew in its place."""
+        """Copy the WAL back as soon as possible: then it starts again in its existing space."""
         self._wanted.set()
 
     def _run(self) -> None:
@@ -81,13 +81,13 @@ class WalCheckpointer:
             sound = self._try(self._copy_back)
 
     def _try(self, work: Callable[[], None]) -> bool:
-        """Do something; False when nothing is known of the disk after it."""
+        """Do something; return False when the state of the disk is unknown after it."""
         try:
             with self.at_work:
                 work()
         except apsw.Error as error:
-            # Busy, or full: everything is in the WAL still, and it is tried again. But of a
-            # sync that failed here nobody else ever hears: the next one succeeds.
+            # Busy, or full: everything is still in the WAL, and it is tried again. But nothing else
+            # ever reports a sync that failed here: the next one succeeds.
             if leaves_doubt(classify(error, self._connection.system_errno)):
                 self._failed(error)
                 return False
@@ -96,9 +96,9 @@ class WalCheckpointer:
         return True
 
     def _lay_out(self) -> None:
-        """Fill the WAL up to its size with zeros, behind all that SQLite may have written."""
+        """Fill the WAL up to its size with zeros, after all that SQLite may have written."""
         page = int(self._connection.pragma("page_size"))
-        self._connection.execute("BEGIN IMMEDIATE")  # so that nobody appends to it meanwhile
+        self._connection.execute("BEGIN IMMEDIATE")  # so that no writer appends to it meanwhile
         try:
             _fill(self._wal, _HEADER_BYTES + _LAID_OUT * (_FRAME_HEADER_BYTES + page))
         finally:
@@ -108,17 +108,17 @@ class WalCheckpointer:
         done = 0
         for _ in range(_PASSES):
             _, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            # SQLite leaves the sync to the last one when somebody wrote meanwhile: the writer would
-            # wait for all that was copied.
+            # SQLite leaves the sync to the last pass when the WAL grew meanwhile: the writer would
+            # wait for everything that was copied.
             self._database.xSync(apsw.SQLITE_SYNC_NORMAL)
-            if copied - done <= _FEW:  # as many came meanwhile, at most
+            if copied - done <= _FEW:  # at most as many came meanwhile
                 break
             done = copied
         self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
 
     @property
     def alive(self) -> bool:
-        """Whether it still does its work."""
+        """Whether the thread still runs."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
@@ -132,12 +132,12 @@ class WalCheckpointer:
 
 
 def _fill(path: str, size: int) -> None:
-    """Write zeros to the end of a file until it has a size; not to be able to is no failure.
+    """Write zeros to the end of a file until it has a size; being unable to is no failure.
 
     Raises apsw.IOError when the sync fails.
     """
     with contextlib.suppress(OSError):
-        # Closing it drops no lock: in WAL mode those are on the database and on the WAL's index.
+        # Closing it drops no lock: in WAL mode the locks are on the database and the WAL's index.
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             end = os.fstat(descriptor).st_size
@@ -151,7 +151,7 @@ def _fill(path: str, size: int) -> None:
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> bool:
-    """Write behind the end of a file, all of it or nothing: a full disk needs its room."""
+    """Write after the end of a file, all of it or nothing: a full disk needs the room."""
     try:
         if os.pwrite(descriptor, data, offset) == len(data):
             return True
@@ -162,7 +162,7 @@ def _write(descriptor: int, data: bytes, offset: int) -> bool:
 
 
 def check_of(*, alive: bool, size: int) -> Check:
-    """Say how it is with a WAL of some size, and with the thread that keeps it short."""
+    """Return the check of a WAL's size and of the thread that keeps it short."""
     name = "write-ahead log"
     if not alive:
         detail = "nothing checkpoints it into the database, so it grows"

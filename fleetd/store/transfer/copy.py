@@ -1,7 +1,7 @@
 """Store migration: copies rows from one store to the other, and compares both.
 
-Rows are carried as they are, but for whose machine they are of: ``''`` in a store that one machine
-has to itself. What only has a meaning where it is stays there.
+Rows are carried unchanged except for their machine, which is ``''`` in a store that one machine has
+to itself. Data that only has a meaning in its own store stays there.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ Values = tuple[Any, ...]
 
 
 class Table(msgspec.Struct, frozen=True):
-    """A table of both ends; ``key`` are the columns that it is read in the order of."""
+    """A table of both sides, which is read in the order of its ``key`` columns."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
 
     def key_of(self, row: Values) -> str:
-        """Return what tells a row from others, for people."""
+        """Return what identifies a row, for people."""
         return ", ".join(str(row[self.columns.index(name)]) for name in self.key)
 
 
 class StoreSide(Protocol):
-    """One end, within a transaction that whoever opened it commits."""
+    """One side, within a transaction that its opener commits."""
 
     where: str
     tx: Tx
@@ -42,40 +42,40 @@ class StoreSide(Protocol):
         """Yield the rows of a table in the order of its key, few of them in memory."""
 
     def fill(self, table: Table, rows: Iterable[Values]) -> None:
-        """Add rows to a table; no trigger of the schema hears of it."""
+        """Add rows to a table, without firing triggers of the schema."""
 
     def empty(self, tables: Iterable[Table]) -> None:
-        """Remove every row, the last table first; no trigger hears of it."""
+        """Remove every row, the last table first, without firing triggers."""
 
     def numbers(self, numbered: Iterable[Table]) -> dict[str, int]:
-        """Return the highest number that was ever given out for each table that counts its rows."""
+        """Return the highest number that was ever assigned for each table that counts its rows."""
 
     def count_on(self, numbers: dict[str, int]) -> None:
-        """Have the numbers of tables go on above those that were given out."""
+        """Continue the numbers of tables above those that were assigned."""
 
     def commit(self) -> None:
-        """Make what was done last."""
+        """Commit what was done."""
 
     def begin(self) -> None:
         """Begin another transaction after a commit."""
 
 
-# Who is at a store, who waits in it, and what was changed within an hour: none of it goes along.
+# Machines at a store, lock waits in it, and the edits of the last hour: none of these is carried.
 STAYING = ("machines", "lock_waits", "edits", "edit_conflicts", "outside_edits")
-# What a store says of its own moves, and which clock its figures are of: those are set again.
+# A store's record of its own moves, and the clock of its figures: these are set again.
 OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
-# Where a file has to be written again once it is another machine's.
+# Empty where a file has to be written again because it becomes another machine's.
 _FILED = "backed_up_at"
-# What is said of the files of a record.
+# Columns that describe the files of a record.
 _FILES = (_FILED, "compressed_at", "gzip_digest", "gzip_bytes")
 TELL_EVERY = 500
 Tell = Callable[[str, int, int], None]
 
 
 class TransferPlan(msgspec.Struct, frozen=True):
-    """What goes from one store to another: to which, and under which names of machines.
+    """A transfer from one store to another: its direction, and the names of machines in it.
 
-    ``machine`` is this one's id in the shared store; ``shared`` says that it goes there.
+    ``machine`` is this one's id in the shared store; ``shared`` means that it goes there.
     """
 
     tables: tuple[Table, ...]
@@ -85,23 +85,23 @@ class TransferPlan(msgspec.Struct, frozen=True):
 
     @property
     def carried(self) -> list[Table]:
-        """Return the tables whose rows go along, each behind those that its rows belong to."""
+        """Return the tables whose rows are carried, each after those that its rows refer to."""
         return [table for table in self.tables if table.name not in STAYING]
 
     @property
     def numbered(self) -> list[Table]:
-        """Return the tables whose rows are numbered and never twice the same."""
+        """Return the tables that number their rows and never reuse a number."""
         return [table for table in self.tables if table.name in self.counted]
 
     def leaving(self, table: Table, rows: Iterable[Values]) -> Iterator[Values]:
-        """Yield the rows of the store that is left, as they are to be in the other one."""
+        """Yield the rows of the source, as the target is to have them."""
         change = self._change(table)
         for row in self.staying_out(table, rows):
             plain = _plain(table, row) if self.shared else row
             yield change(plain) if change else plain
 
     def staying_out(self, table: Table, rows: Iterable[Values]) -> Iterator[Values]:
-        """Yield the rows of a table without those that each store has of its own."""
+        """Yield the rows of a table without those that are specific to each store."""
         own = {"store_meta": frozenset(OWN_KEYS), "counters": self.counted}.get(table.name)
         return (row for row in rows if row[0] not in own) if own else iter(rows)
 
@@ -115,12 +115,12 @@ class TransferPlan(msgspec.Struct, frozen=True):
             return lambda row: _with(row, place, "") if row[place] == self.machine else row
         filed = table.columns.index(_FILED)
         ours = (self.machine, "")
-        # Another machine's file is written here: nobody else is there to have it.
+        # Another machine's file is written here, because no other machine is left to have it.
         return lambda row: _with(row if row[place] in ours else _with(row, filed, None), place, "")
 
 
 def _plain(table: Table, row: Values) -> Values:
-    """Return a row as PostgreSQL has it, which knows no NUL in a text."""
+    """Return a row as PostgreSQL stores it, which allows no NUL in a text."""
     plain = without_nul(row)
     kind = next((each for each in KINDS.values() if each.table == table.name), None)
     if plain is row or kind is None:
@@ -130,7 +130,7 @@ def _plain(table: Table, row: Values) -> Values:
         record = without_nul(kind.from_row(named))
     except FleetError:  # damaged, or deleted: there is nothing to vouch for
         return plain
-    # Its checksum was made with the NUL, and so was its file, which is written again.
+    # Its checksum and its file were made with the NUL; the file is written again.
     packed = {name: None for name in named if name in _FILES}
     named |= without_nul(named) | kind.to_columns(record) | packed
     return tuple(named[name] for name in table.columns)
@@ -141,7 +141,7 @@ def _with(row: Values, place: int, value: Any) -> Values:
 
 
 def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell) -> None:
-    """Replace whatever the target holds by the rows of the source."""
+    """Replace all rows of the target by those of the source."""
     target.empty(plan.tables)
     for table in plan.carried:
         rows = plan.leaving(table, source.rows(table))
@@ -153,7 +153,7 @@ def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Te
 def compare(
     source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell
 ) -> list[TableCheck]:
-    """Read both stores whole, and tell of each table how many rows there are and their digest."""
+    """Read both stores whole; return the number and the checksum of each table's rows."""
     found = []
     for table in plan.carried:
         rows = plan.leaving(table, source.rows(table))
@@ -161,14 +161,14 @@ def compare(
         there = _digest(plan.staying_out(table, target.rows(table)))
         first = None
         if here != there:
-            # Streamed once more, up to the first row that is not the same on both sides.
+            # Read once more, up to the first row that differs between the sides.
             rows = plan.leaving(table, source.rows(table))
             pairs = itertools.zip_longest(rows, plan.staying_out(table, target.rows(table)))
             differing = next((pair for pair in pairs if pair[0] != pair[1]), ())
             keys = (table.key_of(row) for row in differing if row is not None)
             first = min(keys, default=None)
         found.append(_check(table.name, here, there, first))
-    # The numbers that are given out next, which no row need show.
+    # The next numbers to be assigned, which no row need show.
     here, there = (
         _digest(sorted(side.numbers(plan.numbered).items())) for side in (source, target)
     )
@@ -195,7 +195,7 @@ def size(side: StoreSide, table: Table) -> int:
 
 
 def _reported(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
-    """Yield rows and tell now and then how many of them there were."""
+    """Yield rows, and report now and then how many there were."""
     for done, row in enumerate(rows):
         if done % TELL_EVERY == 0:
             tell(what, done, total)
@@ -203,7 +203,7 @@ def _reported(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iter
 
 
 def _digest(rows: Iterable[Sequence[Any]]) -> tuple[int, str]:
-    """Return how many rows there are, and the SHA-256 over them in their order."""
+    """Return the number of rows, and the SHA-256 over them in their order."""
     encode, total, number = msgspec.msgpack.Encoder().encode, hashlib.sha256(), 0
     for row in rows:
         total.update(encode(row))

@@ -1,4 +1,4 @@
-"""The SQLite end of a store migration."""
+"""SQLite side of a store migration."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ from .copy import Table, Values
 
 
 class SqliteSide:
-    """One database file, which nobody else uses."""
+    """One database file, which no other process uses."""
 
     def __init__(self, connection: apsw.Connection, where: str) -> None:
         self.where = where
@@ -28,11 +28,11 @@ class SqliteSide:
         self._connection = connection
 
     def tables(self) -> list[Table]:
-        """Return every table, each behind those that its rows belong to."""
+        """Return every table, each after those that its rows refer to."""
         names = [
             str(row[0])
             for row in self._connection.execute(
-                # Without those of the full-text search, which are made anew from their documents.
+                # Without the tables of the full-text search, which are rebuilt from its documents.
                 "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
                 " AND name NOT LIKE 'sqlite_%' ORDER BY name"
             )
@@ -51,7 +51,7 @@ class SqliteSide:
         return Table(name, tuple(str(row[1]) for row in columns), tuple(name for _, name in key))
 
     def counted(self) -> set[str]:
-        """Return the names of tables whose rows are numbered and never twice the same."""
+        """Return the names of tables that number their rows and never reuse a number."""
         found = self._connection.execute(
             "SELECT name FROM sqlite_schema WHERE sql LIKE '%AUTOINCREMENT%'"
         )
@@ -73,23 +73,23 @@ class SqliteSide:
             search_index.rebuild(self._connection)
 
     def empty(self, tables: Iterable[Table]) -> None:
-        """Remove every row: a new database has none but what its migrations made."""
+        """Remove every row; a new database has only those that its migrations made."""
         for table in reversed(list(tables)):
             self._connection.execute(f"DELETE FROM {table.name}")
 
     def numbers(self, numbered: Iterable[Table]) -> dict[str, int]:
-        """Return the highest numbers that were ever given out."""
+        """Return the highest numbers that were ever assigned."""
         found = dict(self._connection.execute("SELECT name, seq FROM sqlite_sequence"))
         return {table.name: int(found.get(table.name, 0)) for table in numbered}
 
     def count_on(self, numbers: dict[str, int]) -> None:
-        """Have numbers go on above those that were given out."""
+        """Continue numbering above the numbers that were assigned."""
         for name, number in numbers.items():
             self._connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
             self._connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, number))
 
     def commit(self) -> None:
-        """Make what was done last."""
+        """Commit what was done."""
         self._connection.execute("COMMIT")
 
     def begin(self) -> None:
@@ -99,9 +99,9 @@ class SqliteSide:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[SqliteSide]:
-    """Open the database of this machine, in a transaction; what is not committed is rolled back.
+    """Open the database of this machine in a transaction; uncommitted changes are rolled back.
 
-    One of an older schema is brought to this one first. Raises FleetError.
+    A database of an older schema is migrated to the current one first. Raises FleetError.
     """
     if not path.exists():
         raise InvalidState(
@@ -120,11 +120,11 @@ def opened(path: Path) -> Iterator[SqliteSide]:
 
 @contextlib.contextmanager
 def made(part: Path) -> Iterator[SqliteSide]:
-    """Fill a file that is there and empty; it is whole and on the disk when the block is left."""
+    """Fill an existing empty file; it is whole and on the disk when the block ends."""
     with errors_translated(part):
         with contextlib.closing(_open(part)) as connection:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-            # Nobody knows the file before it is whole, so nothing of it needs to be synced earlier.
+            # No other program knows the file before it is whole, so an earlier sync is not needed.
             connection.pragma("synchronous", "off")
             with _transaction(connection):
                 yield SqliteSide(connection, str(part))
@@ -156,7 +156,7 @@ def _transaction(connection: apsw.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def errors_translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the disk refuse into what a person is errors_translated."""
+    """Turn errors of SQLite and the disk into the errors that a person gets."""
     try:
         yield
     except apsw.FullError as error:
