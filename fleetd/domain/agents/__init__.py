@@ -1,1 +1,1 @@
-"""Agents, their processes and their mail; what is done when they are lost."""
+"""Agents, their processes and their mail, and the handling of lost agents."""

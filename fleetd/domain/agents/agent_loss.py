@@ -1,8 +1,8 @@
-"""Agent loss: agents whose process died, that are not heard of, or whose machine is lost.
+"""Agent loss: agents whose process died, that are silent, or whose machine is lost.
 
-A dead process keeps its files locked for a short grace only. An agent that is merely not heard of,
-by itself or with its machine, may still be writing, so its leases run their course. Agents found at
-work when their machine is back live on.
+A dead process keeps its files locked only for a short grace period. An agent that is merely silent,
+alone or with its machine, may still be writing, so its leases run until they expire. Agents found
+at work when their machine is back count as living again.
 """
 
 from collections.abc import Sequence
@@ -31,21 +31,21 @@ from ..snapshots.triggers import resume_timer
 from .agents import forget_need, mark_lost, reclaim_locks
 
 GRACE_MS = 60_000
-# So many beside the first are named when several are lost at once.
+# At most this many agents beside the first are named when several are lost together.
 NAMED = 5
 _LIVES = f"status IN {LIVING}"
 _LOST = "status = 'lost' AND succeeded_by IS NULL"
 
 
 def living_processes(tx: Tx, ctx: Context) -> list[WatchProcess]:
-    """Return the processes that should be alive on this machine, for their agents do."""
+    """Return the processes of this machine's living agents, which should be alive too."""
     return _processes(tx, ctx, _LIVES)
 
 
 def lost_processes(tx: Tx, ctx: Context) -> list[WatchProcess]:
     """Return the processes of this machine's agents that count as lost and have no successor.
 
-    They may be at work all the same; one without a process comes back by its own word.
+    They may still be at work. An agent without a process comes back by its own report.
     """
     return _processes(tx, ctx, _LOST)
 
@@ -89,11 +89,11 @@ def _agent_of(tx: Tx, ctx: Context, process: WatchProcess, condition: str) -> Ro
 
 
 def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
-    """Lose an agent whose process is gone, unless it left or came back as another process.
+    """Mark an agent lost whose process is gone, unless it left or came back as another process.
 
-    A session that was waiting for its user when its terminal was closed has lost nothing; one that
-    waited for a permission or an answer was in the middle of its work, and one whose turn broke off
-    has left its work open.
+    A session that was waiting for its user when its terminal was closed has lost nothing. A session
+    that waited for a permission or an answer was in the middle of its work. A session whose turn
+    broke off has left its work open.
     """
     row = _agent_of(tx, ctx, process, _LIVES)
     if row is None:
@@ -111,7 +111,7 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
 
 
 def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
-    """Lose an agent that nobody can watch and that has not said for long that it lives."""
+    """Mark an agent lost that cannot be watched and has been silent for too long."""
     rows = unheard_rows(tx, ctx, " AND a.id = :id", id=agent_id)
     for row in rows:
         silent = duration(ctx.awake_ms - row["seen_awake_ms"])
@@ -122,7 +122,7 @@ def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
 def error_checkpoint(
     tx: Tx, ctx: Context, row: Row, reason: str, *, also: Sequence[Row] = ()
 ) -> None:
-    """Take an error checkpoint of the mission that lost an agent; ``also`` at once with it."""
+    """Take an error checkpoint of the mission that lost an agent, and ``also`` others with it."""
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=row["mission_id"])
     if mission is not None and mission["status"] in OPEN_MISSION:
         names = ", ".join(each["id"] for each in (row, *also))
@@ -140,7 +140,7 @@ def error_checkpoint(
 def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
     """Mark the locks that an agent leaves behind, so that a recovery names them.
 
-    What its edits took is given back.
+    The locks that its edits took are released.
     """
     automatic.give_back(tx, ctx, agent_id)
     left = tx.all(
@@ -156,10 +156,10 @@ def _orphan_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
-    """Lose an agent with its machine, and all others of its mission that were there with it.
+    """Mark an agent lost with its machine, and all others of its mission on that machine.
 
-    The state of the mission is kept once if one was at work: who waits for its user has lost
-    nothing.
+    The state of the mission is kept once if one of them was at work: an agent that waits for its
+    user has lost nothing.
     """
     one = next(iter(stranded_agents(tx, ctx, agent_id)), None)
     if one is None:
@@ -212,7 +212,7 @@ def forget_machine(tx: Tx, ctx: Context, request: MachineForget) -> ForgottenMac
 
 
 def _lose_together(tx: Tx, ctx: Context, rows: list[Row], reason: str) -> None:
-    """Lose the agents of a mission that were on one machine, and keep its state once."""
+    """Mark a mission's agents on one machine lost, and keep the mission's state once."""
     for row in rows:
         if row["pid"] is not None:
             _orphan_locks(tx, ctx, row["id"])
@@ -222,7 +222,7 @@ def _lose_together(tx: Tx, ctx: Context, rows: list[Row], reason: str) -> None:
 
 
 def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
-    """Count an agent found at work as living, with the locks still its own, and watch it."""
+    """Mark an agent found at work as living, with the locks it still has, and watch it."""
     row = _agent_of(tx, ctx, process, _LOST)
     if row is None:
         return False
@@ -232,7 +232,7 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
         " ORDER BY seq DESC LIMIT 1",
         agent=row["id"],
     )
-    # By what it did last: whether it waited for its user when it was lost.
+    # Its last activity shows whether it waited for its user when it was lost.
     paused = last is not None and last["type"] == "agent_paused"
     began = last is not None and last["type"] == "agent_registered"
     waiting = paused or (began and row["session_id"])
@@ -260,7 +260,7 @@ def rejoin(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
 
 
 def shorten_leases(tx: Tx, ctx: Context, agents: Sequence[str]) -> None:
-    """Let what such agents left locked go after the grace of a dead process: now it is known."""
+    """Shorten the leases that dead agents left behind to the grace of a dead process."""
     until = ctx.at(GRACE_MS)
     for agent in agents:
         long = tx.all(

@@ -50,7 +50,7 @@ LONGEST_NAME = 40
 
 
 def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
-    """Start an agent or bring it back; detection comes first, for registering is activity."""
+    """Start an agent or bring it back; detection runs first, because registering is activity."""
     before = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
     recovery = detect_for(tx, ctx, before, request.threshold_ms)
     mission_id = _mission(tx, ctx, request, before)
@@ -94,7 +94,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
 
 
 def reclaim_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Give an agent that came back in time its locks again; its activity then renews them."""
+    """Give an agent that came back in time its locks back; its activity then renews them."""
     orphans = tx.all(
         "SELECT id, mission_id FROM locks WHERE held_by = :agent AND status = 'active'"
         " AND orphaned_at IS NOT NULL AND expires_at > :now",
@@ -108,9 +108,9 @@ def reclaim_locks(tx: Tx, ctx: Context, agent_id: str) -> None:
 
 
 def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -> str | None:
-    """Return the mission an agent joins: named, else of what it took over, else its directory's.
+    """Return the mission an agent joins: the named, else the inherited, else its directory's.
 
-    An agent that comes back without naming one stays with the mission it had.
+    An agent that comes back without naming one stays in its mission.
     """
     if request.mission_id:
         return str(find(tx, "mission", request.mission_id)["id"])
@@ -124,17 +124,17 @@ def _mission(tx: Tx, ctx: Context, request: AgentRegister, before: Row | None) -
 def find_current(tx: Tx, ctx: Context, agent_id: str | None) -> CurrentAgent:
     """Return the living agent that the process in the facts belongs to.
 
-    An agent CLI has a hook client and a server of its own tools below it. Both are the agent of the
-    session that is at work in that process, whichever comes first.
+    An agent CLI has a hook client and its own tool server as child processes. Both belong to the
+    agent of the session that is at work in that process, whichever comes first.
     """
     row = _current_row(tx, ctx, agent_id)
     return CurrentAgent(agent=agent_of(row) if row else None)
 
 
 def _current_row(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
-    """Return the living agent by a name, else that of the process.
+    """Return the living agent with a name, else that of the process.
 
-    Of the sessions in the process that go by the name: a second one is ``<name>.2``.
+    Sessions of the process with that name come first; a second one is ``<name>.2``.
     """
     for row in agents_of_process(tx, ctx):
         if agent_id is None or re.fullmatch(rf"{re.escape(agent_id)}(\.\d+)?", row["id"]):
@@ -145,7 +145,7 @@ def _current_row(tx: Tx, ctx: Context, agent_id: str | None) -> Row | None:
 
 
 def find_or_register(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgent:
-    """Return the agent that a process belongs to, registered just now if need be."""
+    """Return the agent that a process belongs to; register it if necessary."""
     if row := _current_row(tx, ctx, request.agent_id):
         return CurrentAgent(agent=agent_of(row))
     known = tx.one("SELECT * FROM agents WHERE id = :id", id=request.agent_id)
@@ -173,7 +173,7 @@ def find_or_register(tx: Tx, ctx: Context, request: AgentCurrent) -> CurrentAgen
 def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
     """Note that an agent lives; a heartbeat is no activity and leaves no event.
 
-    One that was only not heard of for too long is not lost any more.
+    An agent that was lost only because it was silent for too long is no longer lost.
     """
     row = find(tx, "agent", request.agent_id)
     tx.run(
@@ -194,7 +194,7 @@ def heartbeat(tx: Tx, ctx: Context, request: AgentHeartbeat) -> Agent:
 
 
 def forget_need(tx: Tx, ctx: Context, row: Row) -> None:
-    """Note that an agent needs nobody any more, by its row of before."""
+    """Note that an agent no longer needs anybody; ``row`` is its previous row."""
     tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
     agent_changed(tx, row["id"])
     tell_no_need(tx, ctx, row)
@@ -202,7 +202,7 @@ def forget_need(tx: Tx, ctx: Context, row: Row) -> None:
 
 @method(AgentNote)
 def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
-    """Keep what an agent declares; each field that is given replaces the one before."""
+    """Keep what an agent declares; each given field replaces the previous one."""
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else WorkNote()
     declared = {name: getattr(request, name) for name in WorkNote.__struct_fields__}
@@ -247,20 +247,20 @@ def list_agents(tx: Tx, ctx: Context, request: AgentList) -> AgentPage:
 
 @method(AgentDeregister)
 def deregister(tx: Tx, ctx: Context, request: AgentDeregister) -> Agent:
-    """Let an agent leave: its locks are released, and its process is watched no longer."""
+    """Let an agent leave: its locks are released, and its process is no longer watched."""
     row = find(tx, "agent", request.agent_id)
     mark_gone(tx, ctx, row, request.reason)
     return _get(tx, row["id"])
 
 
 def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: bool = True) -> None:
-    """Note that an agent left; it is no ``activity`` when nobody said so but the daemon itself."""
+    """Note that an agent left; it is no ``activity`` when only the daemon itself noticed."""
     if row["status"] == "gone":
         return
     triggers.on_agent_left(tx, ctx, row["id"], reason)
     release_all(tx, ctx, row["id"], activity=activity)
     end_turn(tx, row["id"])
-    if row["needs"] is not None:  # before the activity, which would tell it again
+    if row["needs"] is not None:  # before the activity, which would report it again
         forget_need(tx, ctx, row)
     payload, mission = AgentDeregistered(reason=reason), row["mission_id"]
     emit(tx, ctx, payload, mission_id=mission, agent_id=row["id"], activity=activity)
@@ -273,7 +273,7 @@ def mark_gone(tx: Tx, ctx: Context, row: Row, reason: str | None, *, activity: b
 
 
 def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
-    """Note that an agent ended without a word; of one without a process nobody knows that."""
+    """Note that an agent ended without notice; without a process, that is not certain."""
     if row["pid"] is not None:
         triggers.on_agent_died(tx, ctx, row["id"], reason)
     tx.run("UPDATE agents SET status = 'lost' WHERE id = :id", id=row["id"])
@@ -288,9 +288,9 @@ def mark_lost(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
 
 
 def replace_agent(tx: Tx, ctx: Context, row: Row, successor: str) -> None:
-    """Note that the work of an agent goes to another one by a person's word.
+    """Note that a person handed the work of an agent over to another one.
 
-    Nobody has to see to it, and it may run on: what it does next brings it back.
+    It needs no attention. The agent may go on running: its next activity brings it back.
     """
     if f"'{row['status']}'" not in LIVING:
         return
@@ -304,18 +304,18 @@ def replace_agent(tx: Tx, ctx: Context, row: Row, successor: str) -> None:
 
 
 def return_agent(tx: Tx, ctx: Context, row: Row, status: str) -> bool:
-    """Count an agent that was replaced as living again; False for one that nobody can watch."""
+    """Mark a replaced agent as living again; return False for one that cannot be watched."""
     if row["status"] != "lost" or row["pid"] is None or not ctx.is_here(row):
         return False
     tx.run("UPDATE agents SET status = :status WHERE id = :id", status=status, id=row["id"])
     agent_changed(tx, row["id"])
-    # Its process may have ended meanwhile: then it is lost at once.
+    # Its process may have ended meanwhile: then it is lost again immediately.
     tx.after_commit(WatchProcess(row["id"], row["pid"], row["pid_started"]))
     return True
 
 
 def need_successor(tx: Tx, ctx: Context, row: Row, reason: str | None) -> None:
-    """Note that a person has to see to a lost agent's work."""
+    """Note that a person has to take care of a lost agent's work."""
     tx.run(
         "UPDATE agents SET needs = 'lost', needs_since = :now, needs_text = :reason,"
         " needs_reset_at = NULL WHERE id = :id",
@@ -330,7 +330,7 @@ def need_successor(tx: Tx, ctx: Context, row: Row, reason: str | None) -> None:
 
 @store_arrived.subscribe
 def lose_agents_of_other_machines(tx: Tx, ctx: Context) -> None:
-    """Lose the agents of machines that have no part in a store which this one has to itself."""
+    """Mark agents of other machines lost in a store that only this machine uses."""
     if ctx.machine:
         return
     rows = tx.all(

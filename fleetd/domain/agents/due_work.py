@@ -1,7 +1,7 @@
-"""Due work: what has come due by itself, and when to look again.
+"""Due work: what has become due by time alone, and when to check again.
 
-The longest wait is the silence threshold, or the heartbeat of runs if that is shorter: nothing that
-happens after a look can come due sooner.
+The longest wait is the silence threshold, or the heartbeat of runs if that is shorter. Nothing that
+happens after a check can become due sooner.
 """
 
 from ...protocol.records import Record
@@ -14,7 +14,7 @@ from ..snapshots.triggers import INTERVAL_MS, due_runs
 
 
 class DueWork(Record, frozen=True, kw_only=True):
-    """Ids of what has come due, and the ms until the next can."""
+    """Ids of what has become due, and the ms until more can become due."""
 
     missions: list[str]
     recoveries: list[str]
@@ -23,12 +23,12 @@ class DueWork(Record, frozen=True, kw_only=True):
     look_again_ms: int
 
 
-# Before every boot: what an earlier one saw has a negative figure on the awake clock of this one.
+# Before every boot: times of earlier boots are negative on the awake clock of this one.
 LONG_AGO = -(2**62)
 _MISSION_IS_OURS, _AGENT_IS_OURS = ours_to_act_on("m.machine"), ours_to_act_on("a.machine")
-# The oldest of each kind that still can come due; nearly always there is nothing else to know.
+# The oldest of each kind that can still become due; nearly always no other query is needed.
 _OLDEST = (
-    # Since when this machine can be heard of; one that is out of touch will be from now on at best.
+    # Since when this machine is in touch; if it is out of touch, from now on at the earliest.
     "SELECT (SELECT CASE WHEN heard_awake_ms < :beaten THEN :awake ELSE since_awake_ms END"
     " FROM machines WHERE id = :machine) AS hearing,"
     " (SELECT min(m.active_awake_ms) FROM missions m WHERE m.status = 'in_progress'"
@@ -40,7 +40,7 @@ _OLDEST = (
     " AS briefed,"
     " (SELECT min(a.seen_awake_ms) FROM agents a WHERE a.status <> 'gone' AND a.status = 'active'"
     f" AND a.pid IS NULL AND {_AGENT_IS_OURS}) AS seen,"
-    # One by one, the oldest first: the first that lives here will do.
+    # One by one, the oldest first: the first run with an agent on this machine is enough.
     " (SELECT min(r.snapshot_awake_ms) FROM runs r WHERE r.status = 'in_progress'"
     " AND r.snapshot_awake_ms > :recorded_from"
     " AND (SELECT a.machine FROM agents a WHERE a.id = r.agent_id) = :machine) AS recorded"
@@ -48,12 +48,12 @@ _OLDEST = (
 
 
 def due_work(tx: Tx, ctx: Context, hearing_since_ms: int, *, only_ours: bool = False) -> DueWork:
-    """Return missions fallen silent, briefed agents, heartbeats that did not come, runs' own.
+    """Return silent missions, overdue briefings, agents without heartbeat, and due runs.
 
-    With ``only_ours``, those that this machine is to act on (``ours_to_act_on``); else those of the
-    whole fleet, but for runs.
-    ``hearing_since_ms``, on the awake clock, is since when agents could make themselves heard:
-    while no daemon ran nobody could, nor while the store was away.
+    With ``only_ours``, return those that this machine has to act on (``ours_to_act_on``), else
+    those of the whole fleet. Runs are always this machine's. ``hearing_since_ms``, on the awake
+    clock, is the time since which agents could report. They could not while no daemon ran or the
+    store was unavailable.
     """
     limit = ctx.config.detection.threshold_ms
     own = {"own": ctx.machine if only_ours else ""}
@@ -78,7 +78,7 @@ def due_work(tx: Tx, ctx: Context, hearing_since_ms: int, *, only_ours: bool = F
     if beats:
         unrecorded = due_runs(tx, ctx)
     if silent_at_all or beats:
-        # Those that are excused stay behind; the next to come due is younger.
+        # Leave out those that are excused; the next to become due is younger.
         oldest = _oldest(tx, ctx, ctx.awake_ms - limit, ctx.awake_ms - INTERVAL_MS, own)
     return DueWork(
         missions=[row["id"] for row in silent],
@@ -103,14 +103,14 @@ def _oldest(tx: Tx, ctx: Context, active_from: int, recorded_from: int, own: dic
 
 
 def _past(ctx: Context, since: int | None, limit_ms: int) -> bool:
-    """Whether a limit has passed; exactly there it has not."""
+    """Return whether a limit has passed; exactly at the limit it has not."""
     return since is not None and since < ctx.awake_ms - limit_ms
 
 
 def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
-    """Return in how many ms the next thing can come due; it is due one past its limit.
+    """Return in how many ms the next thing can become due; it is due one past its limit.
 
-    A heartbeat is due exactly there.
+    A heartbeat of a run is due exactly at its limit.
     """
     limit, seen = ctx.config.detection.threshold_ms, oldest["seen"]
     ends: list[int] = [
@@ -121,7 +121,7 @@ def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
             (oldest["briefed"], limit),
             (seen and max(seen, hearing_since_ms), UNHEARD_MS),
             (oldest["recorded"], INTERVAL_MS - 1),
-            # What was not judged because word of it might still be on its way.
+            # What was not judged because news of it might still be on its way.
             (oldest["hearing"], UNBROKEN_MS),
         )
         if since is not None

@@ -41,7 +41,7 @@ def _oldest(state: str) -> str:
     )
 
 
-# Of each state the oldest: together they would all be read, and there may be years of mail.
+# The oldest of each state: one query for all states would read all mail, perhaps years of it.
 _INBOX = f"{_oldest('queued')} UNION ALL {_oldest('delivered')}"
 _INBOX_WITH_ACKED = f"{_INBOX} UNION ALL {_oldest('acked')}"
 
@@ -49,7 +49,7 @@ _INBOX_WITH_ACKED = f"{_INBOX} UNION ALL {_oldest('acked')}"
 @optimistic
 @method(MessageSend)
 def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
-    """Post a message; an agent that is not there yet finds it later, one that left does not."""
+    """Send a message; an agent that registers later finds it, one that left is refused."""
     agents = _agents(tx, {request.sender, *request.to})
     if request.mission_id:
         mission_id = find(tx, "mission", request.mission_id)["id"]
@@ -77,7 +77,7 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
 
 
 def _agents(tx: Tx, agent_ids: Iterable[str]) -> dict[str, Row]:
-    """Return what is known of agents, by their ids; some may never have registered."""
+    """Return the known agents among some by id; an agent may never have registered."""
     wanted = sorted(agent_ids)
     rows = tx.all(
         "SELECT id, status, mission_id, succeeded_by FROM agents"
@@ -92,7 +92,7 @@ def _is(agents: dict[str, Row], agent_id: str, status: str) -> bool:
 
 
 def _readers(tx: Tx, agents: dict[str, Row], to: Iterable[str]) -> list[str]:
-    """Return who reads the mail of agents, and note in ``agents`` those that are others."""
+    """Return the readers of agents' mail, and add successors among them to ``agents``."""
     lost = [
         each
         for each in to
@@ -106,7 +106,7 @@ def _readers(tx: Tx, agents: dict[str, Row], to: Iterable[str]) -> list[str]:
 
 
 def mail_reader(tx: Tx, agent_id: str) -> str:
-    """Return who reads an agent's mail: itself, or the agent that took its work over."""
+    """Return the reader of an agent's mail: itself, or the agent that took its work over."""
     seen: set[str] = set()
     heir: str | None = agent_id
     while heir is not None and heir not in seen:
@@ -143,7 +143,7 @@ def enqueue_delivery(tx: Tx, message_id: str, agent_id: str, seq: int) -> None:
 
 
 def keep_queue(tx: Tx, message_id: str) -> None:
-    """Keep in the state of its mission who has not received a message yet."""
+    """Keep in its mission's state the agents that have not received a message yet."""
     rows = tx.all(
         "SELECT m.mission_id, d.agent_id FROM messages m LEFT JOIN deliveries d"
         " ON d.message_id = m.id AND d.status = 'queued' WHERE m.id = :id",
@@ -155,7 +155,7 @@ def keep_queue(tx: Tx, message_id: str) -> None:
 
 
 def _keep_known_queue(tx: Tx, row: Row, deliveries: list[Row]) -> None:
-    """Keep who has not received a message yet, by what its deliveries are now."""
+    """Keep the agents that have not received a message yet, by its current deliveries."""
     to = [each["agent_id"] for each in deliveries if each["status"] == "queued"]
     queue_changed(tx, row["mission_id"], row["id"], to)
 
@@ -170,7 +170,7 @@ def _enqueue(tx: Tx, message_id: str, agent_ids: list[str], seq: int) -> None:
 
 
 def _deliveries_of(tx: Tx, rows: list[Row]) -> dict[str, list[Row]]:
-    """Return the deliveries of messages by the ids of these, each in order of agents."""
+    """Return the deliveries of messages by message id, each list sorted by agent."""
     found: dict[str, list[Row]] = {row["id"]: [] for row in rows}
     if found:
         for delivery in tx.all(
@@ -188,7 +188,7 @@ def _page(rows: list[Row], deliveries: dict[str, list[Row]]) -> MessagePage:
 
 @method(MessageGet)
 def get(tx: Tx, ctx: Context, request: MessageGet) -> Message:
-    """Return a message with its deliveries, as they are."""
+    """Return a message with its deliveries, without delivering it."""
     row = find(tx, "message", request.message_id)
     return message_of(row, _deliveries_of(tx, [row])[row["id"]])
 
@@ -218,7 +218,7 @@ def inbox(tx: Tx, ctx: Context, request: MessageInbox) -> MessagePage:
 def _deliver(
     tx: Tx, ctx: Context, rows: list[Row], own: list[Row], deliveries: dict[str, list[Row]]
 ) -> None:
-    """Note that an agent reads messages, in the rows of its ``own`` deliveries too."""
+    """Note that an agent reads messages, also in the rows of its ``own`` deliveries."""
     for delivery in own:
         attempts = delivery["attempts"] + 1
         delivery |= {"status": "delivered", "delivered_at": ctx.now, "attempts": attempts}
@@ -242,7 +242,7 @@ def _deliver(
 @optimistic
 @method(MessageAck)
 def ack(tx: Tx, ctx: Context, request: MessageAck) -> Message:
-    """Note that a recipient dealt with a message; of two that try, the second learns who did."""
+    """Note that a recipient dealt with a message; a second attempt learns who did."""
     row = find(tx, "message", request.message_id)
     deliveries = _deliveries_of(tx, [row])[row["id"]]
     own = [each for each in deliveries if each["agent_id"] == request.agent_id]
@@ -304,7 +304,7 @@ def list_messages(tx: Tx, ctx: Context, request: MessageList) -> MessagePage:
 
 @method(MessageRequeue)
 def requeue(tx: Tx, ctx: Context, request: MessageRequeue) -> Message:
-    """Queue a message again for those who have not acknowledged it."""
+    """Queue a message again for recipients that have not acknowledged it."""
     row = find(tx, "message", request.message_id)
     deliveries = _deliveries_of(tx, [row])[row["id"]]
     again = [

@@ -1,7 +1,7 @@
-"""Rows from verified files: ingest where there is none, repair of a damaged one.
+"""Rows from verified files: ingest of missing rows, repair of damaged ones.
 
-Which missions are then to be rolled forward is marked in the store, so that a crash in between is
-made good. A mission that was missing is ``made``, one that is older than its files is ``behind``.
+The store has a mark for each mission that must be rolled forward afterwards, so that this is done
+even after a crash. A mission that was missing is ``made``, one older than its files is ``behind``.
 """
 
 import msgspec
@@ -26,7 +26,7 @@ def stored(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> FileRecord:
 
 
 def repair_row(tx: Tx, ctx: Context, record: FileRecord) -> None:
-    """Bring a row back; one that was deleted does not come back. Raises InvalidState."""
+    """Restore a row; raises InvalidState for a record that was deleted or forgotten."""
     noun, record_id = noun_of(record), id_of(record)
     kind = KINDS[noun]
     old = tx.one(f"SELECT deleted_at FROM {kind.table} WHERE id = :id", id=record_id)
@@ -60,7 +60,7 @@ def _overwrite(tx: Tx, ctx: Context, record: FileRecord) -> None:
     _file_again(tx, record, columns)
     try:
         kind.from_row(find(tx, kind.noun, columns["id"]))
-    except Corrupt:  # what stands beside the content stands nowhere else: it is lost
+    except Corrupt:  # columns beside the content exist nowhere else: they are lost
         tx.run(
             f"UPDATE {kind.table} SET source_details_json = '[]', warnings_json = '[]'"
             " WHERE id = :id",
@@ -71,7 +71,7 @@ def _overwrite(tx: Tx, ctx: Context, record: FileRecord) -> None:
 def insert(tx: Tx, ctx: Context, record: FileRecord) -> bool:
     """Write the row of a record that has none, and its owner's if that is missing too.
 
-    Returns whether a mission had to be made: it is to be caught up then.
+    Returns whether a mission had to be made: then it must be caught up.
     """
     columns, made = KINDS[noun_of(record)].insert(tx, ctx, record)
     _file_again(tx, record, columns)
@@ -79,20 +79,20 @@ def insert(tx: Tx, ctx: Context, record: FileRecord) -> bool:
 
 
 def _file_again(tx: Tx, record: FileRecord, columns: Row) -> None:
-    """Have a record's file written whose texts the store does not hold as they are there."""
+    """Write a record's file again if the store holds its texts in another form."""
     if record.integrity and columns["digest"] != record.integrity.digest:
         tx.after_commit(WriteBackup(noun_of(record), id_of(record)))
 
 
 def _log_end_key(ctx: Context) -> str:
-    """Return under which key this machine's import notes the end of the log."""
+    """Return the key under which this machine's import notes the end of the log."""
     return f"import:{ctx.machine}" if ctx.machine else "import"
 
 
 def _mark_prefix(ctx: Context) -> str:
-    """Return how the keys of missions begin that this machine is to catch up.
+    """Return the key prefix of the missions that this machine has to catch up.
 
-    Machines that take their files in at the same time must not end each other's.
+    Machines that ingest their files at the same time must not remove each other's marks.
     """
     return f"catch_up:{ctx.machine}:" if ctx.machine else "catch_up:"
 
@@ -100,7 +100,7 @@ def _mark_prefix(ctx: Context) -> str:
 class Ingested(msgspec.Struct, frozen=True):
     """Records that have a row now, newest first.
 
-    ``gone`` went while this machine was away for so long that nobody waited for it any more.
+    ``gone`` were deleted while this machine was away for too long to be waited for.
     """
 
     ids: list[str] = []
@@ -108,10 +108,10 @@ class Ingested(msgspec.Struct, frozen=True):
 
 
 def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
-    """Write rows for verified files; a record that has one, also a deleted one, stays as it is."""
+    """Write rows for verified files; a record with a row, even a deleted one, stays unchanged."""
     end, gone_until = _end_of_log(tx, ctx), purged_until(tx, ctx)
     taken, gone = [], []
-    # A mission that is missing is made from the newest.
+    # A missing mission is made from the newest record.
     for record in sorted(records, key=seq_of, reverse=True):
         noun, record_id = noun_of(record), id_of(record)
         kind = KINDS[noun]
@@ -138,7 +138,7 @@ def ingest(tx: Tx, ctx: Context, records: list[FileRecord]) -> Ingested:
 
 
 def _end_of_log(tx: Tx, ctx: Context) -> int:
-    """Return where the log ended when the import began, also if a crash cut it short since."""
+    """Return where the log ended when the import began, even if a crash interrupted it since."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :end) ON CONFLICT (key) DO NOTHING",
         key=_log_end_key(ctx),
@@ -148,7 +148,7 @@ def _end_of_log(tx: Tx, ctx: Context) -> int:
 
 
 def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
-    """Return the missions that are to be caught up, or those of one kind, the newest first."""
+    """Return the missions that must be caught up, or those of one kind, the newest first."""
     rows = tx.all(
         "SELECT substr(m.key, CAST(:skip AS INTEGER)) AS id, m.value AS how FROM store_meta m"
         " WHERE m.key LIKE :prefix ORDER BY (SELECT max(c.seq) FROM checkpoints c"
@@ -160,7 +160,7 @@ def to_roll_forward(tx: Tx, ctx: Context, how: str | None = None) -> list[str]:
 
 
 def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
-    """Note that what was over in a mission's old rows has been dropped; once is enough."""
+    """Note that what has ended was dropped from a mission's old rows, so that it is done once."""
     tx.run(
         "UPDATE store_meta SET value = 'settled' WHERE key = :key",
         key=_mark_prefix(ctx) + mission_id,
@@ -168,13 +168,13 @@ def mark_old_rows_dropped(tx: Tx, ctx: Context, mission_id: str) -> None:
 
 
 def unmark(tx: Tx, ctx: Context, mission_id: str) -> bool:
-    """Let a mission wait no longer; returns whether it did."""
+    """Remove the mark of a mission; return whether it had one."""
     deleted = "DELETE FROM store_meta WHERE key = :key RETURNING key"
     return tx.exists(deleted, key=_mark_prefix(ctx) + mission_id)
 
 
 def drop_stale_marks(tx: Tx, ctx: Context) -> None:
-    """Let no mission wait that was deleted or forgotten after its files were taken in."""
+    """Remove the marks of missions that were deleted or forgotten after the ingest."""
     tx.run(
         "DELETE FROM store_meta WHERE key LIKE :prefix"
         " AND substr(key, CAST(:skip AS INTEGER)) NOT IN (SELECT id FROM missions)",
@@ -184,6 +184,6 @@ def drop_stale_marks(tx: Tx, ctx: Context) -> None:
 
 
 def take_import_end(tx: Tx, ctx: Context) -> int | None:
-    """Return where the log ended when the import began, None when none is under way; it ends."""
+    """End the import and return where the log ended when it began; None if none was running."""
     row = tx.one("DELETE FROM store_meta WHERE key = :key RETURNING value", key=_log_end_key(ctx))
     return int(row["value"]) if row else None

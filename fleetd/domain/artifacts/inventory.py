@@ -1,6 +1,6 @@
 """Inventory: which records have a row and a file, which machine keeps it, which to verify next.
 
-By names alone: no row is read where an index will do.
+It works on names alone: no row is read where an index is enough.
 """
 
 import msgspec
@@ -19,8 +19,8 @@ class RowNames(msgspec.Struct, frozen=True, kw_only=True):
     """The records of an owner that have a row.
 
     ``rows`` are all of them, ``live`` those that are not deleted, ``elsewhere`` those whose files
-    another machine keeps. Of this machine's, ``filed`` are those that must have a file, ``old``
-    those of an older version; ``newest`` is what ``latest.json`` should be.
+    another machine keeps. Among this machine's records, ``filed`` must have a file and ``old`` have
+    an older version; ``newest`` is what ``latest.json`` should be.
     """
 
     owner_id: str
@@ -59,9 +59,9 @@ def names(tx: Tx, ctx: Context, noun: Noun, owner_ids: list[str]) -> list[RowNam
 
 
 def _unsettled(tx: Tx, kind: RecordKind) -> dict[str, dict[str, bool]]:
-    """Return what is still to be done, by owner: for each record whether it is deleted.
+    """Return the records still to be settled, by owner, each with whether it is deleted.
 
-    Read from an index that is nearly always empty; asked for one owner, SQLite would read rows.
+    This reads an index that is nearly always empty. For a single owner, SQLite would read rows.
     """
     rows = tx.all(
         f"SELECT id, {kind.owner} AS owner, deleted_at FROM {kind.table} WHERE {UNSETTLED}"
@@ -104,9 +104,9 @@ def unknown_missions(tx: Tx, ctx: Context, mission_ids: list[str]) -> int:
 
 
 def keeper(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str | None:
-    """Return the other machine that keeps a record's file, as people call it; None for this one.
+    """Return the label of the other machine that keeps a record's file; None for this one.
 
-    Nobody keeps the file of one that has no row.
+    It is also None for a record without a row, whose file no machine keeps.
     """
     row = tx.one(
         "SELECT r.machine AS id, m.name AS name"
@@ -120,10 +120,10 @@ def keeper(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> str | None:
 
 
 def adopt(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
-    """Keep the files of records whose machine is not here any more, and that lie on this one.
+    """Take over records whose files are on this machine and whose own machine is gone.
 
-    A machine that lost its id is another one, and has the files of the one it was. What is marked
-    deleted among them goes by itself. Returns how many they are.
+    A machine that lost its id counts as a new one, and has the files of the old one. Records among
+    them that are marked deleted are then removed as usual. Returns the number of records.
     """
     table = KINDS[noun].table
     rows = tx.all(
@@ -137,9 +137,9 @@ def adopt(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
 
 
 def machine_label(machine_id: str, name: str | None) -> str:
-    """Return what a machine is called: its computer's name, and the id that tells it from others.
+    """Return the label of a machine: its computer's name, and the id that distinguishes it.
 
-    One that the store does not know any more has its id alone.
+    A machine that the store no longer knows has only its id.
     """
     if name and name.endswith(f"({machine_id})"):  # it has a namesake
         return name
@@ -150,19 +150,19 @@ AHEAD_MS = 3_600_000
 
 
 class UnverifiedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A record with a file on this machine, and whose it is."""
+    """A record with a file on this machine, and its owner."""
 
     id: str
     owner_id: str
 
 
 def unverified(tx: Tx, ctx: Context, noun: Noun, before: str, most: int) -> list[UnverifiedFile]:
-    """Return files that were last verified, or written, before a moment, those of longest ago.
+    """Return files that were last verified, or written, before a moment, the oldest first.
 
-    They are read from the index of just these.
+    They are read from an index of exactly these files.
     """
     rows = _filed(tx, ctx, noun, "verified_at < :limit", before, most)
-    if len(rows) < most:  # noted by a clock that was ahead: nobody knows when that was
+    if len(rows) < most:  # noted by a clock that was ahead: the real time is unknown
         rows += _filed(tx, ctx, noun, "verified_at > :limit", ctx.at(AHEAD_MS), most - len(rows))
     return [UnverifiedFile(id=row["id"], owner_id=row["owner"]) for row in rows]
 
@@ -179,7 +179,7 @@ def _filed(tx: Tx, ctx: Context, noun: Noun, when: str, limit: str, most: int) -
 
 
 def files_verified(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> None:
-    """Put records at the end of the line, whatever came of their verification."""
+    """Move records to the end of the queue, whatever the result of their verification."""
     tx.run(
         f"UPDATE {KINDS[noun].table} SET verified_at = :now"
         f" WHERE id IN ({inside_of('i', record_ids)})",
@@ -196,9 +196,9 @@ NEWEST: PullCursor = (2**62, "")
 def batch(
     tx: Tx, ctx: Context, mission_id: str, cursor: PullCursor
 ) -> Batch[dict[str, bool], PullCursor]:
-    """Return the next of a mission's checkpoints, newest first, without touching the content.
+    """Return the next of a mission's checkpoints, newest first, without reading the content.
 
-    Of each it says whether ``latest.json`` may be it.
+    Each comes with whether ``latest.json`` may be it.
     """
     rows = tx.all(
         f"SELECT id, seq, undo FROM checkpoints WHERE mission_id = :mission AND {LIVE}"
@@ -213,7 +213,7 @@ def batch(
 
 
 def content(tx: Tx, ctx: Context, checkpoint_id: str) -> bytes | None:
-    """Return the bytes that the daemon which keeps the file writes; its checksum was compared.
+    """Return the content of a checkpoint's file as its own machine writes it, once verified.
 
     None when the checkpoint was deleted. Raises Corrupt for a damaged row.
     """

@@ -1,7 +1,7 @@
-"""The kinds of record that have a row and a file, and in what they differ.
+"""Kinds of record that have a row and a file, and the differences between them.
 
-Everything that keeps such a record safe (writing and removing its file, comparing the copies,
-repairing one from the other, pruning) goes by its kind and is written once. A noun further up
+The code that keeps such a record safe (writing and removing its file, comparing the copies,
+repairing one from the other, pruning) exists once and uses the kind. A noun of a higher layer
 registers its own.
 """
 
@@ -25,9 +25,9 @@ from ..locks.leases import raise_tokens
 
 
 def insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> tuple[Row, bool]:
-    """Write the row of a checkpoint that has none; tokens go on above those of its locks.
+    """Write the row of a checkpoint that has none; later tokens are above those of its locks.
 
-    Returns its columns, and whether its mission had to be made: that is to be caught up then.
+    Returns its columns, and whether its mission had to be made: then it must be caught up.
     """
     mission = tx.one("SELECT * FROM missions WHERE id = :id", id=content.mission_id)
     made = mission is None
@@ -47,7 +47,7 @@ def insert_checkpoint(tx: Tx, ctx: Context, content: Checkpoint) -> tuple[Row, b
 
 
 def _make_mission(tx: Tx, ctx: Context, content: Checkpoint) -> Row:
-    """Write the row of a mission from what a checkpoint knows of it; open until it is caught up."""
+    """Write the row of a mission from a checkpoint; it stays open until it is caught up."""
     known = content.mission
     status = known.status if known and known.status in OPEN_MISSION else "in_progress"
     columns: Row = {
@@ -75,16 +75,16 @@ FileRecord = Checkpoint | Snapshot
 class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
     """How the records of one noun are kept.
 
-    ``table`` has their rows, ``owner`` is the column that says whose they are, ``whose`` what
-    kind that is. ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be;
-    ``copies`` says that it holds a copy and no link, ``compressible`` that old files are
-    compressed. ``file_of`` makes what a row's file must hold. ``insert`` writes the row of a record
-    that has none, and says whether its mission had to be made. ``seq_of`` says where in the log a
-    record was taken. ``to_rewrite`` says that the file of a record is not what it should be: of an
-    older version, or another copy stood in.
-    ``retention`` picks from the settings for how many days records stay, and how many of each
-    owner; ``judged`` are the columns that decide it, ``pruned`` is the event that tells of it.
-    ``announced`` says that a record is told of when its file was tried and not when it was taken.
+    ``table`` has their rows, ``owner`` is the column of their owner, ``whose`` the kind of owner.
+    ``nameable`` is the condition, in SQL, on those that ``latest.json`` may be. ``copies`` says
+    that it holds a copy and no link, ``compressible`` that old files are compressed. ``file_of``
+    returns what a row's file must hold. ``insert`` writes the row of a record that has none, and
+    returns whether its mission had to be made. ``seq_of`` returns the position in the log at which
+    a record was taken. ``to_rewrite`` says that a record's file must be written again: it is of an
+    older version, or another copy was read instead.
+    ``retention`` picks from the settings how many days records stay, and how many of each owner.
+    ``judged`` are the columns that decide it, ``pruned`` is the event that reports it.
+    ``announced`` says that a record is announced once its file was tried, not when it was taken.
     ``list`` is the command that shows the others, ``verify`` the one that checks all of them.
     ``write_failed`` and ``prune_failed`` are the reason codes that a document gives.
     """
@@ -120,7 +120,7 @@ KINDS: dict[Noun, RecordKind] = {}
 
 
 def register_kind(kind: RecordKind) -> None:
-    """Have the records of a noun kept; ``domain.rules`` imports whoever does it."""
+    """Register how the records of a noun are kept; ``domain.rules`` imports the callers."""
     KINDS[kind.noun] = kind
 
 
@@ -165,17 +165,17 @@ def owner_of(record: FileRecord) -> str:
 
 
 def noun_of(record: FileRecord) -> Noun:
-    """Return what a record is."""
+    """Return the noun of a record."""
     return "checkpoint" if isinstance(record, Checkpoint) else "snapshot"
 
 
 def seq_of(record: FileRecord) -> int:
-    """Return where in the log a record was taken: the order of records of one owner."""
+    """Return the position in the log of a record: it orders the records of one owner."""
     return KINDS[noun_of(record)].seq_of(record)
 
 
 def counters_in(record: FileRecord) -> list[int]:
-    """Return the figures above which the counters go on when a record comes back."""
+    """Return the numbers above which the counters continue when a record is restored."""
     if isinstance(record, Checkpoint):
         return [record.seq, *(lock.fencing_token for lock in record.active_locks)]
     return [seq_of(record)]

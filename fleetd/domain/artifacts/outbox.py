@@ -1,4 +1,4 @@
-"""Outbox: the files that rows still want written or removed, and ``latest.json`` beside them."""
+"""Outbox: the files still to be written or removed for rows, and ``latest.json`` beside them."""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 
@@ -20,7 +20,7 @@ from .kinds import KINDS, RecordKind
 class Latest(msgspec.Struct, frozen=True, kw_only=True):
     """What latest.json must be: the record it names, and the bytes where it is a copy.
 
-    No bytes for a copy that nobody can make now, as its row is damaged: what is there stays.
+    There are no bytes for a copy of a damaged row: then the existing file stays.
     """
 
     id: str | None = None
@@ -28,7 +28,7 @@ class Latest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def latest_of(tx: Tx, kind: RecordKind, newest: str | None) -> Latest:
-    """Return what latest.json must be when a record is the newest, None when there is none."""
+    """Return what latest.json must be; ``newest`` is the newest record, None for none."""
     if newest is None or not kind.copies:
         return Latest(id=newest)
     row = tx.one(f"SELECT * FROM {kind.table} WHERE id = :id", id=newest)
@@ -46,10 +46,10 @@ def newest_with_file(
     machine: str | None = None,
     coming: Sequence[str] = (),
 ) -> str | None:
-    """Return the newest record whose row says that its file is there; never one that undoes.
+    """Return the newest record whose row says that its file exists; never one that undoes.
 
-    There is on one ``machine``, or on any. ``coming`` are those whose files are just being written,
-    or were and their rows do not say it yet.
+    The file is on one ``machine``, or on any. ``coming`` are records whose files are being written,
+    or are written but not yet noted in their rows.
     """
     there = "" if machine is None else f" AND {KEPT_HERE}"
     row = tx.one(
@@ -66,7 +66,7 @@ def newest_with_file(
 def newest_of_files(
     tx: Tx, ctx: Context, noun: Noun, owner_id: str, files: frozenset[str]
 ) -> Latest:
-    """Return what latest.json must be when these files lie here."""
+    """Return what latest.json must be when these files are here."""
     kind = KINDS[noun]
     ours = tx.all(
         f"SELECT id FROM {kind.table} WHERE {kind.owner} = :owner AND {KEPT_HERE}",
@@ -79,9 +79,9 @@ def newest_of_files(
 
 
 def newest_kept_here(tx: Tx, kind: RecordKind, owner_id: str, elsewhere: Set[str]) -> str | None:
-    """Return the newest record whose file this machine keeps, whether it lies there or not.
+    """Return the newest record whose file this machine keeps, whether that exists or not.
 
-    Whose it is stands behind the content: where all are of one machine, it is not read.
+    In a row, the machine comes after the content: it is not read if all are of one machine.
     """
     first = tx.one(f"{_newest_first(kind)} LIMIT 1", owner=owner_id)
     if first is None or first["id"] not in elsewhere:
@@ -106,7 +106,7 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pending(tx: Tx, ctx: Context) -> list[WriteBackup | RemoveBackup]:
-    """Return the work that a crash or a full disk left behind: files to write, then those to go.
+    """Return the work that a crash or a full disk left: files to write, then files to remove.
 
     Oldest first.
     """
@@ -126,7 +126,7 @@ def pending(tx: Tx, ctx: Context) -> list[WriteBackup | RemoveBackup]:
 
 def unwritten(tx: Tx, ctx: Context) -> int:
     """Return how many records wait for their file on this machine."""
-    # By the outbox's index: by that of the live ones, every record would be read.
+    # This uses the outbox's index: with the index of live records, every record would be read.
     return sum(
         tx.value(
             f"SELECT count(*) FROM {kind.table} WHERE {PENDING} AND {LIVE}", machine=ctx.machine
@@ -140,8 +140,8 @@ def backup(
 ) -> Backup:
     """Return what the file of a record must hold; raises NotFound when the row is gone.
 
-    There is no data of one that is marked deleted, or whose file another machine keeps. ``written``
-    are records whose files are there though no row says it yet.
+    There is no data for a record that is marked deleted, or whose file another machine keeps.
+    ``written`` are records whose files exist, although no row notes it yet.
     """
     kind = KINDS[noun]
     row = find(tx, noun, record_id)
@@ -156,13 +156,13 @@ def backup(
 
 
 def files_written(tx: Tx, ctx: Context, written: Sequence[WriteBackup]) -> None:
-    """Note that files are on disk; of checkpoints it is said, of each once."""
+    """Note that files are on disk; each checkpoint is announced once."""
     for work in written:
         _file_written(tx, ctx, KINDS[work.noun], work.record_id)
 
 
 def _file_written(tx: Tx, ctx: Context, kind: RecordKind, record_id: str) -> None:
-    if kind.compressible:  # what was compressed lies there in its plain form again
+    if kind.compressible:  # the file is there in its plain form again
         tx.run(
             f"UPDATE {kind.table} SET compressed_at = NULL, gzip_digest = NULL,"
             " gzip_bytes = NULL WHERE id = :id AND compressed_at IS NOT NULL",
@@ -180,7 +180,7 @@ def _file_written(tx: Tx, ctx: Context, kind: RecordKind, record_id: str) -> Non
 
 
 def file_not_written(tx: Tx, ctx: Context, noun: Noun, record_id: str, error: str) -> None:
-    """Note that a record lies in the database only, for now."""
+    """Note that a record is only in the database for now."""
     kind = KINDS[noun]
     row = tx.one(f"SELECT {kind.judged} FROM {kind.table} WHERE id = :id", id=record_id)
     if row is None:
@@ -192,7 +192,7 @@ def file_not_written(tx: Tx, ctx: Context, noun: Noun, record_id: str, error: st
 
 
 def _announced(tx: Tx, row: Row) -> bool:
-    """Whether checkpoint_created was said of this checkpoint: at a failure, or before a restart."""
+    """Return whether this checkpoint was announced: at a failure, or before a restart."""
     found = tx.all(
         "SELECT data_json FROM events WHERE mission_id = :mission AND type = 'checkpoint_created'"
         " AND seq > :seq",
@@ -213,7 +213,7 @@ def _announce(tx: Tx, ctx: Context, row: Row, *, written: bool) -> None:
     emit(tx, ctx, payload, mission_id=row["owner_id"])
 
 
-# Rows of departed machines that go in one transaction.
+# The prefix of keys that note the end of the log when rows of a departed machine were removed.
 _PURGED = "purged:"
 
 
@@ -228,7 +228,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 def removals(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> list[Removal]:
     """Return the files to remove, grouped so that each directory is opened and synced once.
 
-    Records that are not marked, and those that another machine keeps, are passed over.
+    Records that are not marked, and those that another machine keeps, are skipped.
     """
     kind = KINDS[noun]
     ids: dict[str, list[str]] = {}
@@ -275,9 +275,9 @@ def purge(tx: Tx, ctx: Context, noun: Noun, record_ids: list[str]) -> int:
 def purge_departed(tx: Tx, ctx: Context) -> int:
     """Remove some marked rows whose machine is gone for good; returns how many.
 
-    A mark waits for the daemon that keeps the file, as long as checkpoints are kept. Then its rows
-    go; should that machine come back after all, the log's end that is noted here tells it which of
-    its files may be without a row.
+    A mark waits for the daemon that keeps the file, as long as checkpoints are kept. Then its row
+    is removed. If that machine comes back after all, the noted end of the log tells it which of its
+    files may lack a row.
     """
     rows = [
         row
@@ -303,10 +303,10 @@ def purge_departed(tx: Tx, ctx: Context) -> int:
 
 
 def purged_until(tx: Tx, ctx: Context) -> int | None:
-    """Return up to where in the log this machine's records may have gone while it was away.
+    """Return the position up to which this machine's records may be gone since it was away.
 
-    None when nothing went, which is not the log's begin: what was kept before there was a log has
-    a place in front of it.
+    None when nothing is gone. That is not the beginning of the log, because records from before
+    there was a log have positions before it.
     """
     value = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_PURGED + ctx.machine)
     return None if value is None else int(value)

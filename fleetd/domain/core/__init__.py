@@ -1,1 +1,1 @@
-"""The ground of every rule: transaction, registry, context, ids, event log, idempotency."""
+"""The base of every rule: transaction, registry, context, ids, event log, idempotency."""

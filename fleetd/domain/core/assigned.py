@@ -1,8 +1,8 @@
-"""Numbers that the store gives at the commit, known before it only by their place in a row.
+"""Numbers that the store assigns at the commit, known before it only by their order.
 
 A rule that runs before its turn cannot know the position of an event that it appends. It gets an
-``Assigned`` instead, which can be stored and answered, and does nothing else: a rule that counts
-with it, compares it or writes it into a text fails, and runs again in its turn.
+``Assigned`` instead, which it can only store and return. A rule that calculates with it, compares
+it or writes it into a text fails, and runs again in its turn.
 """
 
 import re
@@ -13,17 +13,17 @@ from typing import Any, Literal, get_args
 import msgspec
 
 Counter = Literal["events", "fencing"]
-# Of this process, so that no text of a client has it.
+# Random per process, so that no text of a client contains it.
 _MARK = f"assigned-{secrets.token_hex(8)}"
 _PLACEHOLDER = re.compile(rf'"{_MARK} ([a-z]+) ([0-9]+)"')
 
 
 class Unpredictable(Exception):
-    """Something that can only be known, or done, in the turn."""
+    """A rule needs something that it can only know, or do, in its turn."""
 
 
 class Assigned:
-    """The number that a counter gives out as its ``place``-th of a transaction, counted from 1."""
+    """The ``place``-th number that a counter assigns in a transaction, counted from 1."""
 
     __slots__ = ("counter", "place")
 
@@ -32,31 +32,31 @@ class Assigned:
         self.place = place
 
     def __lt__(self, other: object) -> bool:
-        """Of one counter, the order of places is that of numbers."""
+        """Compare places, which have the order of the numbers within one counter."""
         if isinstance(other, Assigned) and other.counter == self.counter:
             return self.place < other.place
         raise Unpredictable("an assigned number was compared")
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same number, which only another assigned one can tell."""
+        """Return whether both are the same number; only assigned ones can be compared."""
         if isinstance(other, Assigned):
             return (self.counter, self.place) == (other.counter, other.place)
         raise Unpredictable("an assigned number was compared")
 
     def __hash__(self) -> int:
-        """Return the same for the same number."""
+        """Return the same hash for the same number."""
         return hash((self.counter, self.place))
 
     def __bool__(self) -> bool:
-        """Every number that is given out is above zero."""
+        """Return True: every assigned number is above zero."""
         return True
 
     def __str__(self) -> str:
-        """Refuse: a text would hold something else than the number."""
+        """Refuse: a text would hold something other than the number."""
         raise Unpredictable("an assigned number was written into a text")
 
     def __repr__(self) -> str:
-        """Return what it is; a text that holds this is not stored."""
+        """Return a marked text; a text that contains it is not stored."""
         return f"<{_MARK} {self.counter} {self.place}>"
 
     def __format__(self, spec: str) -> str:
@@ -71,13 +71,13 @@ def _placeholder(value: object) -> str:
 
 
 encode_json: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_placeholder).encode
-"""Encode what may hold assigned numbers; ``placeholders`` finds them in the text."""
+"""Encode a value that may hold assigned numbers; ``placeholders`` finds them in the text."""
 
 
 def placeholders(text: str) -> dict[str, Assigned]:
-    """Return what stands in a JSON text for numbers that are not known yet.
+    """Return the placeholders in a JSON text for numbers that are not known yet.
 
-    Raises Unpredictable for a text that tells one in any other way, such as JSON inside of JSON.
+    Raises Unpredictable for a text that contains one in any other form, such as JSON inside JSON.
     """
     if _MARK not in text:
         return {}
@@ -87,17 +87,17 @@ def placeholders(text: str) -> dict[str, Assigned]:
     return {each[0]: Assigned(each[1], int(each[2])) for each in found}  # type: ignore[arg-type]
 
 
-# What most values are.
+# The types of most values.
 _PLAIN_TYPES = frozenset({str, int, bool, float})
 
 
 def holds_assigned(value: Any) -> bool:
-    """Whether a result has numbers that are not known yet."""
+    """Return whether a result has numbers that are not known yet."""
     return with_numbers(value, dict.fromkeys(get_args(Counter), 0)) is not value
 
 
 def with_numbers(value: Any, before: Mapping[Counter, int]) -> Any:
-    """Return a result with its numbers, given how far each counter was before."""
+    """Return a result with its numbers, given the previous value of each counter."""
     if value is None or type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, Assigned):

@@ -1,8 +1,8 @@
-"""Changes of a mission's state, kept with the event that tells of them.
+"""Changes of a mission's state, stored with the event that carries them.
 
-A checkpoint and the changes after it are the state at any moment. Who writes a row that is part of
-a mission's state says so here; the mission's next event in the same transaction carries it, else
-the last one before.
+A checkpoint and the changes after it are the state at any moment. A rule that writes a row of a
+mission's state reports it here. The mission's next event in the same transaction carries the
+change, else the last one before.
 """
 
 from typing import Any
@@ -17,27 +17,27 @@ from .tx import Row, Tx
 class Changes(msgspec.Struct, omit_defaults=True):
     """What changed in a mission: by the ids of records, the fields with their new values.
 
-    None is a record that is not part of the mission any more.
+    None is a record that is no longer part of the mission.
     """
 
     mission: dict[str, Any] = {}
     sorties: dict[str, dict[str, Any] | None] = {}
     locks: dict[str, dict[str, Any] | None] = {}
     orphans: dict[str, bool] = {}
-    """Locks that no activity of their holder prolongs, or whose lease goes on again."""
+    """By lock: True when its holder's activity no longer prolongs it, False when it does again."""
     messages: dict[str, list[str]] = {}
-    """Who has not received a message yet; its text is in its own row."""
+    """The agents that have not received a message yet; its text is in its own row."""
     notes: dict[str, dict[str, Any] | None] = {}
     """The fields of a note that can change; the others are in its own row."""
 
 
-# Of a note, the fields that can change.
+# The fields of a note that can change.
 NOTE_CHANGES = ("pinned_at", "withdrawn_at", "withdrawn_by", "withdrawn_reason", "came_from")
 decode = msgspec.json.Decoder(Changes).decode
 
 
 def as_json(changes: Changes) -> str:
-    """Return changes as the column of an event holds them."""
+    """Return changes in the form of an event's column."""
     return encode_json(changes).decode()
 
 
@@ -69,13 +69,13 @@ def lock_orphaned(tx: Tx, mission_id: str | None, lock_id: str, orphaned: bool) 
 
 
 def queue_changed(tx: Tx, mission_id: str | None, message_id: str, to: list[str]) -> None:
-    """Keep who has not received a message yet."""
+    """Keep the agents that have not received a message yet."""
     if mission_id is not None:
         _of(tx, mission_id).messages[message_id] = sorted(to)
 
 
 def note_changed(tx: Tx, mission_id: str, note_id: str, fields: Row | None) -> None:
-    """Keep new values of what can change of a note; None for one that left its mission."""
+    """Keep new values of a note's fields; None for one that left its mission."""
     _merge(_of(tx, mission_id).notes, note_id, fields)
 
 
@@ -84,14 +84,14 @@ def _merge(into: dict[str, dict[str, Any] | None], record_id: str, fields: Row |
 
 
 def fields_of(record: Record) -> Row:
-    """Return all fields of a record but its id."""
+    """Return all fields of a record except its id."""
     fields = msgspec.structs.asdict(record)
     del fields["id"]
     return fields
 
 
 def merged(before: Changes, after: Changes) -> Changes:
-    """Return two changes, one after the other, as one."""
+    """Return two successive changes as one."""
     for names in ("sorties", "locks", "notes"):
         into = getattr(before, names)
         for record_id, fields in getattr(after, names).items():

@@ -5,7 +5,7 @@ import msgspec
 from ...protocol.records import SourceDetail
 from ...protocol.timestamps import to_ms
 
-# Exactly so long after the last one a trigger joins still.
+# A trigger still joins exactly this long after the last one.
 COALESCE_MS = 3_000
 details_of = msgspec.json.Decoder(list[SourceDetail]).decode
 
@@ -18,7 +18,7 @@ def since_last(now_ms: int, timestamp: str, known: list[SourceDetail]) -> int:
 def merged(
     known: list[SourceDetail], source: str, agent_id: str | None, now: str
 ) -> list[SourceDetail]:
-    """Return the triggers that have joined with one more; one that came before is counted."""
+    """Return the joined triggers with one more; a repeated one only increases its count."""
     for index, detail in enumerate(known):
         if (detail.source, detail.agent_id) == (source, agent_id):
             counted = msgspec.structs.replace(detail, count=detail.count + 1, last_at=now)

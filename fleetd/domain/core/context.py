@@ -14,7 +14,7 @@ LockScope = Literal["machine", "project"]
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: a client with its credentials, or the daemon itself."""
+    """The source of a request: a client with its credentials, or the daemon itself."""
 
     kind: Literal["client", "daemon"]
     uid: int
@@ -24,9 +24,9 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class TranscriptMark(msgspec.Struct, frozen=True):
-    """What shows that a transcript was written anew: its size in bytes and its beginning.
+    """What shows that a transcript was rewritten: its size in bytes and its beginning.
 
-    ``size`` is 0 where it says nothing, ``head`` None where it cannot be told.
+    ``size`` is 0 where it says nothing; ``head`` is None where it is unknown.
     """
 
     size: int
@@ -34,22 +34,22 @@ class TranscriptMark(msgspec.Struct, frozen=True):
 
 
 class Here(msgspec.Struct, frozen=True):
-    """Where somebody reads of files; what is not known is empty."""
+    """The place from which a reader sees files; unknown fields are empty."""
 
     root: str = ""
-    """The directory below which files are told without it: a project's root; a real path."""
+    """A project's root, which is left out of the names of files below it; a real path."""
     place: str = ""
     """The root of the repository, else the directory: lists can be limited to it; a real path."""
     project: str = ""
-    """How the keys of locks on its files begin when they are shared by project."""
+    """The prefix of the keys of locks on its files when they are shared by project."""
     home: str = ""
 
 
 class EditedFile(msgspec.Struct, frozen=True):
-    """A file that an agent changed: where it is, and what it is called in all worktrees."""
+    """A file that an agent changed: its place, and its name in all worktrees."""
 
     path: str
-    """The real path, as the key of a lock has it."""
+    """The real path, as in the key of a lock."""
     place: str
     """The key of the project's file; the path where no project is known."""
     name: str
@@ -57,11 +57,11 @@ class EditedFile(msgspec.Struct, frozen=True):
     worktree: str | None = None
     """The root of the work tree around it; a real path."""
     linked: bool = False
-    """Whether that is one of those that ``git worktree add`` makes."""
+    """Whether ``git worktree add`` made that work tree."""
 
 
 class WorkingTree(msgspec.Struct, frozen=True):
-    """What Git says of a working tree; names are in quotes, and without secrets."""
+    """What Git reports of a working tree; names are in quotes, and without secrets."""
 
     branch: str
     """The branch and what it follows, in Git's words."""
@@ -74,7 +74,7 @@ class WorkingTree(msgspec.Struct, frozen=True):
 
 
 class Checkout(msgspec.Struct, frozen=True):
-    """What is checked out where a session is, as far as the files of Git tell it."""
+    """What is checked out at a session's directory, as far as Git's files show it."""
 
     worktree: Path | None = None
     """The root of the work tree; None outside of any."""
@@ -85,65 +85,65 @@ class Checkout(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What was gathered from outside the store before the rule ran."""
+    """Facts gathered from outside the store before the rule ran."""
 
     lock_key: str | None = None
-    """What the target of a lock request is called by everybody who may mean it."""
+    """The key of a lock request's target, the same for everybody who may mean it."""
     other_keys: tuple[str, ...] = ()
-    """What else a file may be called in a lock."""
+    """Other keys that a lock may have for the file."""
     lock_scope: LockScope | None = None
-    """The locks of which missions have such keys; None for a key that the request itself gives."""
+    """Which missions' locks have such keys; None for a key that the request itself gives."""
     lock_directory: str | None = None
     """The key of the directory that a lock request covers, or whose files its pattern matches."""
     worktree_keys: tuple[str, ...] = ()
-    """How the keys of all files in a working tree begin: by their paths, and by project."""
+    """The prefixes of the keys of all files in a working tree: by path, and by project."""
     ancestors: tuple[tuple[int, str | None], ...] = ()
-    """The processes above the caller, the nearest first, each with when it was started."""
+    """The processes above the caller, the nearest first, each with its start time."""
     mission_id: str | None = None
     """The mission that the request's directory belongs to."""
     pid_started: str | None = None
-    """When the process that registers was started, in the kernel's own words."""
+    """The start time of the process that registers, as the kernel reports it."""
     dead_agents: frozenset[str] = frozenset()
     """Agents of the mission whose process is gone."""
     unreadable: dict[str, str] = {}
-    """Checkpoints of which no copy can be used, and why, in a sentence."""
+    """Checkpoints without a usable copy, each with the reason as a sentence."""
     working_tree: WorkingTree | None = None
-    """What Git says of the directory in which the agent works that is briefed."""
+    """What Git reports of the working directory of the agent that is briefed."""
     agent_pid: int | None = None
     """The process of the agent whose hook reports."""
     harness_version: str | None = None
-    """The version of the harness whose hook reports, where only its transcript tells it."""
+    """The version of the harness whose hook reports, where only its transcript has it."""
     project_root: str | None = None
     """The root of the repository that a session works in, else its directory."""
     places: tuple[str, ...] = ()
-    """What the directory is called on every machine of a shared store, then those above it."""
+    """The name of the directory on every machine of a shared store, then of those above it."""
     here: Here = Here()
-    """Where the reader of the answer is, who sees the files of locks from there."""
+    """The place of the answer's reader, from which the files of locks are named."""
     transcript_mark: TranscriptMark | None = None
     """What the session's transcript looks like now."""
     edited: dict[str, EditedFile | None] = {}
-    """The files that a hook says were changed, by those names; None for one to be passed over."""
+    """The changed files that a hook reports, by the reported names; None for one to skip."""
 
 
 class BatchSizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one transaction looks at or changes, so that nobody waits long behind it.
+    """How much one transaction reads or changes, so that no other waits long for it.
 
-    No user sets them; tests make them small, so that a few rows are many batches.
+    Users cannot set these; tests make them small, so that a few rows are many batches.
     """
 
     rows: int = 250
     """Rows of a large table, such as events, locks and missions."""
     looked_at: int = 1_000
-    """Events of an agent that a page looks at for those of a type or a mission.
+    """Events of an agent that a page reads to find those of a type or a mission.
 
-    An index for that would cost something with each event that is appended.
+    An index for that would make every append more expensive.
     """
     kept_answers: int = 500
     """Answers and deliveries that are kept for repeated requests."""
     records: int = 25
     """Checkpoints or snapshots that are judged, marked, removed or verified with their files."""
     owners: int = 20
-    """Missions or runs whose records one batch of a pruning looks through."""
+    """Missions or runs whose records one batch of a pruning reads."""
     surplus: int = 20
     """Records above a limit that one new record removes."""
     closed_missions: int = 10
@@ -161,8 +161,8 @@ class BatchSizes(msgspec.Struct, frozen=True, kw_only=True):
 class Context(msgspec.Struct, frozen=True):
     """Sampled once per request. ``now_ms`` is milliseconds since the Unix epoch.
 
-    ``awake_ms`` counts how long the machine has been awake in the boot ``boot_id``: silence is
-    measured by it, since nobody steps it and a suspended machine does not move it.
+    ``awake_ms`` counts how long the machine has been awake in the boot ``boot_id``. Silence is
+    measured by it, since nobody steps that clock and it stops while the machine is suspended.
     """
 
     now_ms: int
@@ -173,18 +173,18 @@ class Context(msgspec.Struct, frozen=True):
     config: Config
     facts: Facts = Facts()
     machine: str = ""
-    """This machine, in a store that several share; empty in one that it has to itself."""
+    """This machine, in a store that several share; empty in a store of its own."""
     elapsed_ms: Callable[[], int] = lambda: 0
-    """How long the request has been at work, by a clock that is never stepped."""
+    """How long the request has been running, by a clock that is never stepped."""
     batches: BatchSizes = BatchSizes()
 
     @property
     def shared(self) -> bool:
-        """Whether other machines may have the store too, where a path is another file."""
+        """Return whether other machines may use the store, on which a path means another file."""
         return self.machine != ""
 
     def is_here(self, row: dict[str, Any]) -> bool:
-        """Whether a row is this machine's: an agent or a mission there, a record with its file."""
+        """Return whether a row is this machine's: an agent, a mission, a record with its file."""
         return bool(row["machine"] == self.machine)
 
     @property
@@ -197,5 +197,5 @@ class Context(msgspec.Struct, frozen=True):
         return iso(self.now_ms + offset_ms)
 
     def days_ago(self, days: int) -> str:
-        """Return the time so many days before the request."""
+        """Return the time ``days`` days before the request."""
         return self.at(-days * 86_400_000)

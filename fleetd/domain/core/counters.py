@@ -1,4 +1,4 @@
-"""Row counters, which triggers of the store keep."""
+"""Row counters, which triggers of the store maintain."""
 
 from typing import Literal
 
@@ -20,7 +20,7 @@ def tally(tx: Tx, what: What, part: str | None = None) -> int:
 
 
 def by_part(tx: Tx, what: What) -> dict[str, int]:
-    """Return how many there are of each part that has any."""
+    """Return the count of each part that has any."""
     rows = tx.all(
         "SELECT part, number FROM tallies WHERE what = :what AND number > 0 ORDER BY part",
         what=what,
@@ -29,13 +29,13 @@ def by_part(tx: Tx, what: What) -> dict[str, int]:
 
 
 def tally_of_events(tx: Tx) -> int:
-    """Return how many events the log holds: its highest number, less those that are gone."""
+    """Return how many events the log holds: its highest number, minus the missing ones."""
     gone = tx.value("SELECT number FROM tallies WHERE what = :what", what=_GONE) or 0
     return position(tx) - gone
 
 
 def skip_events(tx: Tx, number: int) -> None:
-    """Note that the log's numbers leave some out, as when it begins a new epoch above them."""
+    """Note a gap in the log's numbers, such as the one before a new epoch."""
     tx.run(
         "INSERT INTO tallies (what, part, number) VALUES (:what, '', :number)"
         " ON CONFLICT (what, part) DO UPDATE SET number = tallies.number + :number",

@@ -1,4 +1,4 @@
-"""Event log: append, and what activity keeps up: missions, agents, leases, recoveries."""
+"""Event log: append events, and let activity refresh missions, agents, leases, recoveries."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -23,7 +23,8 @@ from .observers import events_appended
 from .tx import Ring, Row, Tx
 
 # Activity that says nothing about the work, such as a lease renewal, a checkpoint or a note; the
-# action before it does. The store's index of deeds names the same: one more needs a migration.
+# action before it does. The store's index of deeds lists the same types: adding one needs a
+# migration.
 NO_DEEDS = (
     *("fleet_checkpointed", "message_acked", "agent_registered", "agent_deregistered"),
     *("agent_paused", "agent_resumed", "lock_renewed", "tool_started", "tool_finished"),
@@ -39,13 +40,13 @@ _MARKS = {
     "message_delivered": "mail",
     "error_reported": "error",
 }
-# What these need is no haste: the agent has done what it was asked, or goes on by itself.
+# These needs are not urgent: the agent has finished its work, or continues by itself.
 AT_EASE: tuple[AgentNeed, ...] = ("finished", "background")
-# What an agent's row says of what it needs, when that is nothing.
+# The columns of an agent's row when the agent needs nothing.
 NO_NEED = "needs = NULL, needs_since = NULL, needs_text = NULL, needs_reset_at = NULL"
-# Behind every event that there ever will be.
+# After every possible event.
 LOG_END = 2**62
-# Events of one INSERT: with each statement the writer lets other threads go first.
+# Events per INSERT: with each statement the writer lets other threads go first.
 AT_ONCE = 32
 
 
@@ -58,7 +59,7 @@ def emit(
     agent_id: str | None = None,
     activity: bool | None = None,
 ) -> Event:
-    """Append the daemon's own event; ``activity`` overrides what the payload's type says."""
+    """Append the daemon's own event; ``activity`` overrides that of the payload's type."""
     return append(
         tx,
         ctx,
@@ -73,7 +74,7 @@ def emit(
 def emit_each(
     tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str
 ) -> None:
-    """Append many events of the daemon's own that are no activity, each with its agent."""
+    """Append many of the daemon's own events that are no activity, each with its agent."""
     _insert(
         tx,
         ctx,
@@ -92,7 +93,7 @@ def append(
     agent_id: str | None,
     activity: bool,
 ) -> Event:
-    """Append an event of any type; activity keeps up its mission, its agent and their leases."""
+    """Append an event of any type; activity refreshes its mission, agent and leases."""
     [event] = append_each(tx, ctx, [(kind, data)], mission_id, agent_id, activity)
     return event
 
@@ -105,7 +106,7 @@ def append_each(
     agent_id: str | None,
     activity: bool,
 ) -> list[Event]:
-    """Append what happened together, each with its type and data; it is kept up once for all."""
+    """Append events that happened together, each with type and data; activity counts once."""
     rows = [(kind, agent_id, data) for kind, data in told]
     seqs = _insert(tx, ctx, mission_id, rows, activity=activity)
     events = [
@@ -148,7 +149,7 @@ def _insert(
             params[f"mark{number}"] = mark = mark_of(kind, data)
             params[f"marked{number}"] = ctx.now_ms if mark else None
             changed = None
-        # Numbers are given in the order of the rows, but not always returned in it.
+        # The store numbers the rows in order, but does not always return them in it.
         seqs += sorted(seq for (seq,) in tx.tuples(_statement(len(some)), **params))
     if seqs:
         tx.log_end = seqs[-1]
@@ -160,10 +161,10 @@ def _insert(
 
 
 def mark_of(kind: str, data: dict[str, Any]) -> str | None:
-    """Return what a timeline marks of an event, None for most.
+    """Return the mark of an event on a timeline, None for most events.
 
-    What an agent needs is marked where a person has to do something. The store's migration names
-    the same: one more needs another.
+    A need of an agent is marked where a person has to do something. The store's migration lists the
+    same marks: adding one needs another migration.
     """
     if kind == AgentNeeds.type:
         return "needs" if data.get("needs") not in ("none", *AT_EASE) else None
@@ -185,10 +186,10 @@ def _statement(number: int) -> str:
 
 
 def settle(tx: Tx, ctx: Context) -> None:
-    """Keep what changed in the states of missions after their last event of this transaction.
+    """Store the changes of missions that followed their last event of this transaction.
 
-    A mission without one has an event of its own: its work went on elsewhere. Then the history of
-    agents, locks and edits goes on, with the log as it ends now.
+    A mission without an event gets one of its own: its work went on elsewhere. Then the history of
+    agents, locks and edits is written at the current end of the log.
     """
     if not (tx.changes or tx.touched):
         return
@@ -218,7 +219,7 @@ def _keep_up(
 ) -> None:
     """Note what activity means: the mission is not silent, the agent lives, its leases go on.
 
-    Of a mission without an open recovery, and of an agent without a lock, that is one statement.
+    A mission without an open recovery takes one statement, and so does an agent without a lock.
     """
     if mission_id:
         deeds = (event.seq for event in reversed(events) if event.type not in NO_DEEDS)
@@ -243,7 +244,7 @@ def _keep_up(
 def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Note that an agent is at work, and return whether it may hold locks.
 
-    One that was only not heard of is not lost any more.
+    An agent that was lost only because it was silent is no longer lost.
     """
     seen = "UPDATE agents SET last_seen_at = :now, seen_awake_ms = :awake"
     holds = (
@@ -251,11 +252,11 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
         " AND orphaned_at IS NULL) AS holds"
     )
     params: Row = {"now": ctx.now, "awake": ctx.awake_ms, "id": agent_id}
-    # Nearly always it was active: then the index by status has nothing to be written.
+    # The agent nearly always was active already: then the index by status needs no write.
     row = tx.one(f"{seen} WHERE id = :id AND status = 'active' {holds}", **params)
     if row is None:
         needed = tx.one("SELECT mission_id, needs FROM agents WHERE id = :id", id=agent_id)
-        # One without a process is where it is heard.
+        # An agent without a process is on the machine that it reports to.
         row = tx.one(
             f"{seen}, status = 'active', {NO_NEED},"
             " machine = CASE WHEN pid IS NULL THEN :machine ELSE machine END"
@@ -267,12 +268,12 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
         if row is not None and needed is not None:
             history.agent_changed(tx, agent_id)
             tell_no_need(tx, ctx, {**needed, "id": agent_id})
-    # Who is not registered, or was replaced, may hold locks too.
+    # An agent that is not registered, or was replaced, may hold locks too.
     return row is None or bool(row["holds"])
 
 
 def tell_no_need(tx: Tx, ctx: Context, before: Row) -> None:
-    """Say that an agent needs nobody any more, if it did by its row of ``before``."""
+    """Append that an agent no longer needs anybody, if its row ``before`` says it did."""
     if before["needs"] is not None:
         told = AgentNeeds(needs="none")
         emit(tx, ctx, told, mission_id=before["mission_id"], agent_id=before["id"])
@@ -298,9 +299,9 @@ def _resume_recoveries(
 
 
 def _renew_leases(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Prolong the agent's leases, each by its own length; one that ran out stays out.
+    """Prolong the agent's leases, each by its own length; an expired one stays expired.
 
-    A lease that an edit took goes on with further edits only.
+    Only further edits prolong a lease that an edit took.
     """
     for row in tx.all(
         "SELECT DISTINCT timeout_ms FROM locks WHERE held_by = :agent AND status = 'active'"
@@ -340,15 +341,15 @@ def event_of(row: Row) -> Event:
 
 
 def position(tx: Tx) -> int:
-    """Return the ``seq`` of the newest event there ever was."""
+    """Return the ``seq`` of the newest event that was ever appended."""
     return tx.value("SELECT max(seq) AS seq FROM events") or 0
 
 
 def nth_newest_position(tx: Tx, agent_id: str | None, number: int, end: int = LOG_END) -> int:
-    """Return the ``seq`` behind which an agent's last ``number`` events are; 0 if it has fewer.
+    """Return the ``seq`` after which an agent's last ``number`` events are; 0 if it has fewer.
 
-    Those behind ``end`` do not count.
-    Only the index is read: what looks back no further costs the same however long the log is.
+    Events after ``end`` do not count. The query reads only the index, so its cost does not depend
+    on the length of the log.
     """
     found: int | None = tx.value(
         "SELECT seq FROM events WHERE agent_id = :agent AND seq <= :end"
@@ -366,10 +367,10 @@ def epoch(tx: Tx) -> str:
 
 
 def position_before(tx: Tx, time: str, end: int) -> int:
-    """Return the ``seq`` behind which events are of a time or later; ``end`` is the newest one's.
+    """Return the ``seq`` after which events are of a time or later; ``end`` is the newest one's.
 
-    The log is in the order of time, so it is searched by halves, a row each. Where the clock was
-    set back, it is the place of one such step.
+    The log is in the order of time, so this is a binary search that reads one row per step. Where
+    the clock was set back, it finds the place of one such step.
     """
     low, high = 0, end
     while low < high:

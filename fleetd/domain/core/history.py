@@ -1,11 +1,11 @@
 """History: agents, locks and edits as they were, for the fleet at a moment.
 
-A rule that changes one of them says so here. At the end of its transaction a row is kept with the
-end of the log and the time then; the newest row up to a moment is the state at it. Activity
-prolongs leases and moves when an agent was seen last: the events tell both, and no row keeps it.
+A rule that changes one of them reports it here. At the end of its transaction a row is written with
+the end of the log and the time. The newest row up to a moment is the state at that moment. Activity
+prolongs leases and updates when an agent was last seen. Events already show both, so no row does.
 
-Most locks are given back as they were taken. Only those that change in between have rows here: the
-first is what they were when they were granted.
+Most locks are released unchanged. Only locks that change before that have rows here: the first row
+is the lock as it was granted.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .context import Context
 from .sql import chunks, inside_of, named_params
 from .tx import Tx
 
-# The ``seq`` since which the history is whole; without it that is the beginning of the log.
+# The ``seq`` from which on the history is complete; without it, the beginning of the log.
 KNOWN_FROM = "fleet_from"
 _AGENT = (
     *("role", "harness", "session_id", "mission_id", "cwd", "status", "registered_at"),
@@ -33,12 +33,12 @@ _EDIT = ("place", "file", "at")
 
 
 def agent_changed(tx: Tx, *agent_ids: str | None) -> None:
-    """Keep what agents are like once this transaction is over."""
+    """Keep the state of agents at the end of this transaction."""
     tx.touched.setdefault("agents", {}).update(dict.fromkeys(filter(None, agent_ids)))
 
 
 def locks_change(tx: Tx, *lock_ids: str) -> None:
-    """Keep what locks were like before they change now, and what they are like afterwards."""
+    """Keep the state of locks before they change now, and their state afterwards."""
     granted = {"expires_at": "NULL"}  # activity has prolonged it since
     source = ", ".join(granted.get(name, name) for name in _LOCK)
     for some in chunks([*lock_ids]):
@@ -53,7 +53,7 @@ def locks_change(tx: Tx, *lock_ids: str) -> None:
 
 
 def keep_leases(tx: Tx, seq: int, time: str) -> None:
-    """Keep what leases were like at a place of the log; the events before it may go after this.
+    """Keep the leases at a position of the log; the events before it may be deleted after this.
 
     Those events had prolonged them. A lease that was in force there still ran at the place's time,
     and ran no longer than that of its holder's next activity would.
@@ -70,7 +70,7 @@ def keep_leases(tx: Tx, seq: int, time: str) -> None:
         " AND h.orphaned_at IS NULL ORDER BY h.changed_at",
         seq=seq,
     )
-    kept = {row["id"]: row for row in rows}  # the last of those that changed twice at one place
+    kept = {row["id"]: row for row in rows}  # the last of several rows at one position
     columns = ("id", "changed_at", *_LOCK)
     values = ", ".join(f":{name}" for name in columns)
     for row in kept.values():
@@ -85,12 +85,12 @@ def keep_leases(tx: Tx, seq: int, time: str) -> None:
 
 
 def files_edited(tx: Tx, agent_id: str, paths: list[str]) -> None:
-    """Keep the edits of an agent that were noted in this transaction."""
+    """Keep the edits that this transaction recorded of an agent."""
     tx.touched.setdefault("edits", {}).update(dict.fromkeys((agent_id, path) for path in paths))
 
 
 def keep(tx: Tx, ctx: Context) -> None:
-    """Write the rows of what changed in this transaction: a statement for each kind of record."""
+    """Write the rows of this transaction's changes, with one statement per kind of record."""
     for table, ids in tx.touched.items():
         if table == "edits":
             _keep_edits(tx, [*ids])
@@ -125,7 +125,7 @@ def _end(tx: Tx) -> str:
 def _insert(
     tx: Tx, into: str, source: str, columns: Sequence[str], rows: str, params: dict[str, Any]
 ) -> None:
-    """Write rows as they are now; the same ones again where they changed twice at one moment."""
+    """Write current rows; overwrite those that were already written at this position."""
     if tx.log_end:
         params = params | {"end": tx.log_end}
     names, key = ", ".join(columns), into.partition("(")[2]

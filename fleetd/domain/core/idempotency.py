@@ -60,7 +60,7 @@ def remember(tx: Tx, ctx: Context, request: Mutation[Any], result: Any) -> None:
 
 
 def forget_answer(tx: Tx, ctx: Context, request: Mutation[Any]) -> None:
-    """Keep nothing under the request's key: what was promised there did not come about."""
+    """Delete the result under the request's key: what it promised did not happen."""
     tx.run(
         "DELETE FROM idempotency_keys WHERE method = :method AND key = :key",
         method=request.method,

@@ -1,4 +1,4 @@
-"""Ids: finding records by them, whole or cut, and making new ones."""
+"""Ids: find records by whole or shortened ids, and make new ones."""
 
 import re
 
@@ -9,7 +9,7 @@ from ...protocol.types import ID_PREFIXES
 from .context import Context
 from .tx import Row, Tx
 
-# Which table holds the ids of a noun; names come from here only, never from a request.
+# The table of each noun; table names come from here only, never from a request.
 TABLES = {
     "mission": "missions",
     "sortie": "sorties",

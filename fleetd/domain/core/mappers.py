@@ -1,4 +1,4 @@
-"""Row mappers: rows into records, a function per noun."""
+"""Row mappers: turn rows into records, with a function per noun."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def mission_of(tx: Tx, row: Row) -> Mission:
 
 
 def _merged_into(tx: Tx, mission: Row) -> str | None:
-    """Return the mission that one was merged into: by the take-over that ended it."""
+    """Return the mission that ``mission`` was merged into, by the take-over that ended it."""
     found: str | None = tx.value(
         "SELECT mission_id FROM recoveries WHERE left_mission_id = :id AND briefed_at = :then"
         " ORDER BY seq DESC LIMIT 1",
@@ -59,15 +59,15 @@ def _merged_into(tx: Tx, mission: Row) -> str | None:
 
 
 def ended_as(mission: Row) -> str:
-    """Return what a mission is, in words that tell an end of its session from a person's."""
+    """Return a mission's state in words that show whether its session or a person ended it."""
     return endings.ended(mission["status"], mission["closed_reason"])
 
 
 def states_of(tx: Tx, mission_id: str) -> list[SortieState]:
     """Return every sortie of a mission in order, as a checkpoint keeps it.
 
-    There may be thousands, and every checkpoint reads them: tuples take half the time of rows, and
-    nobody needs the sorties' recovery contexts here.
+    There may be thousands, and every checkpoint reads them. Tuples take half the time of rows, and
+    no caller needs the sorties' recovery contexts.
     """
     rows = tx.tuples(
         f"SELECT {_STATE} FROM sorties WHERE mission_id = :id ORDER BY position", id=mission_id
@@ -100,11 +100,11 @@ def lock_of(row: Row) -> Lock:
 
 
 def message_of(row: Row, deliveries: list[Row]) -> Message:
-    """Build a Message from its row and those of its deliveries, which are in order of agents."""
+    """Build a Message from its row and its deliveries' rows, which are sorted by agent."""
     to = _strings(row["to_json"])
     rank = {agent_id: index for index, agent_id in enumerate(to)}
     found = [Delivery(**columns_of(Delivery, delivery)) for delivery in deliveries]
-    # A successor's delivery stands behind those of those the message was addressed to.
+    # A successor's delivery comes after those of the addressed agents.
     found.sort(key=lambda delivery: rank.get(delivery.agent_id, len(to)))
     return Message(to=to, deliveries=found, **columns_of(Message, row))
 
@@ -125,7 +125,7 @@ def recovery_of(row: Row) -> Recovery:
 
 
 def handoff_of(tx: Tx, row: Row, now: str) -> Handoff:
-    """Build a Handoff from its row; one that awaits its session for too long has expired."""
+    """Build a Handoff from its row; one that has waited too long for its session has expired."""
     derived: Row = tx.all(
         "SELECT m.title AS mission_title, coalesce(a.cwd, m.project_dir) AS cwd"
         " FROM missions m, agents a WHERE m.id = :mission AND a.id = :agent",

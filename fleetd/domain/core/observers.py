@@ -1,6 +1,6 @@
-"""Observers: what one noun does because a rule of another did something, in the same transaction.
+"""Observers: let one noun react to a rule of another noun, in the same transaction.
 
-The noun that acts does not import the one that observes: it calls, the other one subscribes.
+The acting noun does not import the observing noun: the first calls, the second subscribes.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ P = ParamSpec("P")
 
 
 class Observed(Generic[P]):
-    """Something that rules do and others observe, with the parameters that they are told."""
+    """Something that rules do and others observe, with the parameters of the observers."""
 
     def __init__(self) -> None:
         self._observers: list[Callable[P, None]] = []
 
     def subscribe(self, observer: Callable[P, None]) -> Callable[P, None]:
-        """Have a function called each time, in the order of subscription; usable as a decorator."""
+        """Call a function each time, in the order of subscription; usable as a decorator."""
         self._observers.append(observer)
         return observer
 
     def __call__(self, *args: P.args, **named: P.kwargs) -> None:
-        """Tell every observer; what one raises rolls the whole transaction back."""
+        """Call every observer; an error in one rolls the whole transaction back."""
         for observer in self._observers:
             observer(*args, **named)
 
@@ -33,20 +33,20 @@ sortie_reported: Observed[[Tx, Context, str, Row]] = Observed()
 """An agent reported on a sortie: which agent, and the sortie's row as it was before."""
 
 store_arrived: Observed[[Tx, Context]] = Observed()
-"""A store that was moved is started for the first time in its new place."""
+"""A moved store is opened for the first time in its new place."""
 
 error_met: Observed[[Tx, Context, str, str | None]] = Observed()
-"""An agent met an error after which it goes on: which agent, and what it says about the error."""
+"""An agent met an error and goes on: which agent, and what it reports about the error."""
 
 agent_left: Observed[[Tx, Context, str]] = Observed()
-"""An agent has left, or its process is gone without a word: which one."""
+"""An agent has left, or its process is gone without notice: which agent."""
 
 agent_process_ended: Observed[[Tx, Context, str, str]] = Observed()
-"""The process of an agent that was not at work is gone: which one, and why. One that an observer
-lets go has left; the others are lost."""
+"""The process of an agent that was not at work is gone: which agent, and why. An agent that an
+observer marks gone has left; the others are lost."""
 
 handoff_due: Observed[[Tx, Context, Row]] = Observed()
-"""The session began in time that a hand-off awaits, and its agent is registered: the hand-off."""
+"""The session that a hand-off awaits began in time and its agent is registered: the hand-off."""
 
 events_appended: Observed[
     [Tx, Context, str | None, Sequence[tuple[int, tuple[str, str | None, dict[str, Any]]]]]

@@ -1,6 +1,6 @@
 """Reading: a part of a rule that only reads, in which each query is run once.
 
-What many places want to know of the same rows they ask for where they need it.
+Several places can so query the same rows, each where it needs them.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from .tx import Effect, Row, Tx
 
 
 class Reading(Tx):
-    """A transaction as it is now; nothing may be written as long as somebody reads here."""
+    """A transaction in its present state; nothing may be written while it is in use."""
 
     def __init__(self, tx: Tx) -> None:
         super().__init__(_ReadOnce(tx))
@@ -44,4 +44,4 @@ class _ReadOnce:
             if not sql.startswith("SELECT"):
                 raise AssertionError(f"a query that writes: {sql}")
             rows = self._known[key] = run(sql, **params)
-        return rows.copy()  # whoever asks may put them in order
+        return rows.copy()  # the caller may sort them

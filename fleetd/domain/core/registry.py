@@ -1,4 +1,4 @@
-"""The table of methods: which function answers which request, and what is special about it."""
+"""Table of methods: the function that answers each request, and its flags."""
 
 import inspect
 from collections.abc import Callable
@@ -17,18 +17,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Method(msgspec.Struct, frozen=True):
     """A request of the wire and the function that answers it.
 
-    ``answer`` is a rule, ``(tx, ctx, request)`` in one transaction, or a service,
-    ``async (engine, request, caller)``, which takes as many as it needs. A service may return the
-    result as the JSON that is sent, msgspec.Raw.
+    ``answer`` is a rule or a service. A rule, ``(tx, ctx, request)``, runs in one transaction. A
+    service, ``async (engine, request, caller)``, uses as many as it needs. A service may return the
+    result as the JSON to send, msgspec.Raw.
     """
 
     request: type[Request[Any]]
     answer: Callable[..., Any]
     is_rule: bool
     without_store: Callable[[Any], bool]
-    """Whether a request is answered while the store is away."""
+    """Whether a request is answered while the store is unavailable."""
     slow: bool
-    """Whether it may take long without anything being wrong."""
+    """Whether a long duration is normal."""
 
 
 REGISTERED: dict[type[Request[Any]], Method] = {}
@@ -45,8 +45,8 @@ def method(
 ) -> Callable[[F], F]:
     """Register the function that answers a request; see ``Method`` for the flags.
 
-    The annotations are checked here, so that a function which answers with the wrong type fails at
-    import and not in somebody's session. Raises TypeError.
+    This checks the annotations, so that a function that answers with the wrong type fails at import
+    and not in somebody's session. Raises TypeError.
     """
 
     def register(answer: F) -> F:
@@ -84,7 +84,7 @@ def _check(answer: Callable[..., Any], request: type[Request[Any]], *, is_rule: 
 def optimistic(rule: F) -> F:
     """Let a rule run before its turn, in a store that several machines share.
 
-    For those that run all the time and read little: see store/postgres/speculation.py.
+    Use it for rules that run often and read little: see store/postgres/speculation.py.
     """
     _OPTIMISTIC.add(rule)
     return rule
@@ -96,14 +96,14 @@ def is_optimistic(rule: Callable[..., Any]) -> bool:
 
 
 def frees_space(rule: F) -> F:
-    """Let a rule use the reserve of a full disk, which is kept for what deletes.
+    """Let a rule use the reserve of a full disk, which is kept for rules that delete.
 
-    A service uses it for no more than remembering its answer.
+    A service uses it only to remember its answer.
     """
     _FREES_SPACE.add(rule)
     return rule
 
 
 def may_use_reserve(rule: Callable[..., Any]) -> bool:
-    """Return whether a rule frees space, so that it is given the reserve of a full disk."""
+    """Return whether a rule frees space, so that it may use the reserve of a full disk."""
     return rule in _FREES_SPACE

@@ -1,7 +1,7 @@
-"""Soft delete: a record that is marked is gone for everybody, and its file and row follow.
+"""Soft delete: a marked record is gone for every reader; its file and row are removed later.
 
-The mark keeps what was deleted from coming back out of its file after a crash. Here stand the
-conditions on rows that have a file: which are live, and whose machine keeps the file.
+The mark keeps a deleted record from coming back from its file after a crash. This module also has
+the conditions on rows with a file: which are live, and which machine keeps the file.
 """
 
 from ...protocol.errors import NotFound
@@ -13,11 +13,12 @@ from .tx import RemoveBackup, Row, Tx
 LIVE = "deleted_at IS NULL"
 # A file belongs to the machine that took the record: it alone writes, verifies and removes it.
 KEPT_HERE = "machine = :machine"
-# What still needs a file written, or removed: the words of an index that is nearly always empty.
+# Rows whose file is still to be written or removed. The text must match that of an index, which is
+# nearly always empty.
 UNSETTLED = "(backed_up_at IS NULL OR deleted_at IS NOT NULL)"
-# What of it is for this machine to do.
+# The part of these rows that this machine has to settle.
 PENDING = f"{KEPT_HERE} AND {UNSETTLED}"
-# The content goes with the mark: a large row would have to be written anew to hold it.
+# The mark also empties the content: keeping it would mean rewriting a large row.
 _EMPTIED = {
     "checkpoint": "sorties_json = '', locks_json = '', messages_json = '',"
     " recovery_context_json = '', mission_json = NULL",
@@ -26,9 +27,9 @@ _EMPTIED = {
 
 
 def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
-    """Mark a record deleted; after COMMIT its file goes, then its row.
+    """Mark a record deleted; after COMMIT its file is removed, then its row.
 
-    What another machine keeps in a file is found marked by the daemon of that one.
+    If another machine keeps the file, the daemon there finds the mark.
     """
     row = tx.one(
         f"UPDATE {TABLES[noun]} SET deleted_at = :now, {_EMPTIED[noun]} WHERE id = :id"
@@ -43,7 +44,7 @@ def mark_deleted(tx: Tx, ctx: Context, noun: Noun, record_id: str) -> None:
 def find_live(tx: Tx, noun: Noun, record_id: str) -> Row:
     """Return the row of a record that is not deleted; raises NotFound.
 
-    ``deleted`` in the error says that its file, while it is still there, must not be used either.
+    ``deleted`` in the error means that its file must not be used either while it still exists.
     """
     row = find(tx, noun, record_id)
     if row["deleted_at"] is not None:

@@ -27,18 +27,18 @@ class Where:
         self.params |= params
 
     def equal(self, **columns: Any) -> None:
-        """Have columns equal what is given for them; None leaves one free."""
+        """Require columns to equal the given values; None leaves a column unconstrained."""
         for column, value in columns.items():
             if value is not None:
                 self.add(f"{column} = :{column}", **{column: value})
 
     def since(self, column: str, time: str | None) -> None:
-        """Have a column of times be a time or later; None leaves it free."""
+        """Require a column of times to be a time or later; None leaves it unconstrained."""
         if time is not None:
             self.add(f"{column} >= :since_time", since_time=time)
 
     def until(self, column: str, time: str | None) -> None:
-        """Have a column of times be a time or earlier; None leaves it free."""
+        """Require a column of times to be a time or earlier; None leaves it unconstrained."""
         if time is not None:
             self.add(f"{column} <= :until_time", until_time=time)
 
@@ -47,7 +47,7 @@ class Where:
 
 
 def named_params(prefix: str, values: Sequence[str | int]) -> Row:
-    """Return parameters for values: the prefix, counted."""
+    """Return parameters for values, named by the prefix and a number."""
     return {f"{prefix}{number}": value for number, value in enumerate(values)}
 
 
@@ -72,8 +72,8 @@ def starts_with(column: str, name: str) -> str:
 
 
 def contains_any(column: str, names: Iterable[str]) -> str:
-    """Return the condition that a text says one of several parameters."""
-    # Case counts, so not LIKE: a text that has something taken out is another text.
+    """Return the condition that a text contains one of several parameters."""
+    # Not LIKE, because case counts: removing a contained text changes the column's value.
     return " OR ".join(f"replace({column}, :{name}, '') <> {column}" for name in names)
 
 
@@ -88,7 +88,7 @@ Cursor = TypeVar("Cursor")
 
 
 class Batch(msgspec.Struct, Generic[Found, Cursor], frozen=True):
-    """``following`` is the cursor of the next batch, None behind the last one."""
+    """``following`` is the cursor of the next batch, None after the last one."""
 
     found: Found
     following: Cursor | None

@@ -1,7 +1,7 @@
-"""Text sanitising: without the one character that not every store holds.
+"""Text sanitising: replaces NUL, the one character that not every store can hold.
 
-Whatever a checksum is made of has to be what the store gives back, so a NUL is replaced before a
-rule sees it, not on its way to the table.
+A checksum must be computed from the same text that the store returns. So a NUL is replaced before a
+rule sees it, not when it is written to the table.
 """
 
 from typing import Any, TypeVar
@@ -10,25 +10,26 @@ import msgspec
 
 T = TypeVar("T")
 NUL, SIGN_OF_NUL = "\0", "\u2400"
-# As JSON has it.
+# NUL as JSON encodes it.
 _NUL_IN_JSON = b"\\u0000"
 _encode = msgspec.json.Encoder().encode
 
 
 def without_nul(value: T) -> T:
-    """Return a value with the sign for a NUL wherever a text in it has one.
+    """Return a value with every NUL in its texts replaced by the sign for it.
 
-    The same one when there is none. Looks into Structs, lists, tuples and dicts, keys included.
+    Without a NUL, the same object is returned. The search covers Structs, lists, tuples and dicts
+    with their keys.
     """
     found: T = _cleaned(value) if _may_have_nul(value) else value
     return found
 
 
 def _may_have_nul(value: object) -> bool:
-    """Whether to look for one: hardly any value has it, and an encoder is quick."""
+    """Return whether a search is needed: hardly any value has a NUL, and encoding is fast."""
     try:
         return _NUL_IN_JSON in _encode(value)
-    except (TypeError, ValueError):  # no JSON, or no Unicode
+    except (TypeError, ValueError):  # not JSON, or not Unicode
         return True
 
 

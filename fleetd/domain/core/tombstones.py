@@ -1,7 +1,7 @@
 """Tombstones of missions and runs, which no file may bring back.
 
-One is named by the digest of its id: the id is forgotten too. Daemons on other machines learn here
-that files of theirs have to go.
+A tombstone has the checksum of the id as its name, because the id is forgotten too. Daemons on
+other machines learn here which of their files they have to delete.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ Owner = Literal["mission", "run"]
 
 
 def note(tx: Tx, whose: Owner, owner_id: str, until_seq: int | None) -> None:
-    """Note that nothing of an owner from before a position may come back, or nothing ever."""
+    """Note that records of an owner up to a position may not come back; None for all records."""
     tx.run(
         "INSERT INTO forgotten (noun, digest, until_seq) VALUES (:noun, :digest, :until)"
         " ON CONFLICT (noun, digest) DO UPDATE SET until_seq = excluded.until_seq",
@@ -32,9 +32,9 @@ def note(tx: Tx, whose: Owner, owner_id: str, until_seq: int | None) -> None:
 
 
 def was_forgotten(tx: Tx, whose: str, owner_id: str, seq: int) -> bool:
-    """Whether a mission or a run was forgotten, so that no file of before may bring it back.
+    """Return whether a mission or a run was forgotten, so that no old file may bring it back.
 
-    ``seq`` is where in the log a record of it was taken.
+    ``seq`` is the position in the log at which a record of it was taken.
     """
     return tx.exists(
         "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest"
@@ -46,12 +46,12 @@ def was_forgotten(tx: Tx, whose: str, owner_id: str, seq: int) -> bool:
 
 
 def count(tx: Tx, ctx: Context) -> int:
-    """Return how often something was forgotten, which is cheap to ask again and again."""
+    """Return how often something was forgotten; this is cheap enough to poll."""
     return tx.value("SELECT value FROM counters WHERE name = :name", name=_COUNTER) or 0
 
 
 def forgotten_of(tx: Tx, ctx: Context, whose: str, owner_ids: list[str]) -> dict[str, int | None]:
-    """Return those of some owners that were forgotten, up to which position; None is for ever."""
+    """Return the forgotten ones of some owners, each up to a position; None is for ever."""
     named = {_digest(owner_id): owner_id for owner_id in owner_ids}
     digests = list(named)
     rows = tx.all(

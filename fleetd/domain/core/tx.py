@@ -1,4 +1,4 @@
-"""Transaction: what a rule works on, and its effects after COMMIT."""
+"""Transaction that a rule works on, and its effects after COMMIT."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,14 +24,14 @@ class WriteBackup(Effect, frozen=True):
 
 
 class RemoveBackup(Effect, frozen=True):
-    """Remove the file of what is marked deleted, then its row."""
+    """Remove the file of a record that is marked deleted, then its row."""
 
     noun: Noun
     record_id: str
 
 
 class WatchProcess(Effect, frozen=True):
-    """Have an agent's process watched; ``started`` tells it from a later one of the same pid."""
+    """Watch an agent's process; ``started`` distinguishes it from a later one of the same pid."""
 
     agent_id: str
     pid: int
@@ -39,29 +39,29 @@ class WatchProcess(Effect, frozen=True):
 
 
 class ConfirmAsks(Effect, frozen=True):
-    """Look when the next request for permission counts."""
+    """Look up when the next request for permission counts."""
 
 
 class Ring(Effect, frozen=True):
-    """Wake those who wait for events."""
+    """Wake the waiters for events."""
 
 
 class LogLine(Effect, frozen=True):
-    """Say something in the daemon's log."""
+    """Write a line to the daemon's log."""
 
     level: str
     text: str
 
 
 class TookTooLong(Exception):
-    """A statement was ended, as it took longer than its rule allows."""
+    """A statement was cancelled because it took longer than its rule allows."""
 
 
 class Execute(Protocol):
     """Runs statements with named parameters."""
 
     def limited(self, most_ms: int, /) -> AbstractContextManager[None]:
-        """End each statement inside after so long, with TookTooLong."""
+        """Cancel each statement inside after ``most_ms``, with TookTooLong."""
         ...
 
     def __call__(self, sql: str, params: Row, /) -> list[Row]:
@@ -81,7 +81,7 @@ C = TypeVar("C", bound=msgspec.Struct)
 
 
 class Repeat:
-    """Gives each run of a rule the context of its first: the same time, and the same ids.
+    """Gives each run of a rule the context of its first run: the same time and ids.
 
     For a store that runs a rule several times for one commit.
     """
@@ -107,11 +107,11 @@ class Repeat:
 
 
 class Sized(Protocol):
-    """A value that knows how much room it takes."""
+    """A value that knows how much memory it takes."""
 
     @property
     def size(self) -> int:
-        """Return how many bytes it has, about."""
+        """Return its approximate size in bytes."""
         ...
 
 
@@ -119,17 +119,17 @@ K = TypeVar("K", bound=Sized)
 
 
 class Kept(Protocol):
-    """Keeps what is made of a mission's sorties while none of them is written."""
+    """Caches what is computed from a mission's sorties while none of them is written."""
 
     def __call__(self, mission_id: str, make: Callable[[], K], /) -> K:
-        """Return what is kept, else what ``make`` returns."""
+        """Return the cached value, else what ``make`` returns."""
         ...
 
 
 class Tx:
     """One request's view of the store; a rule that raises rolls all of it back.
 
-    ``run`` is for statements whose rows nobody needs. Effects happen only after COMMIT.
+    Use ``run`` for statements whose rows you do not need. Effects happen only after COMMIT.
     """
 
     def __init__(
@@ -140,21 +140,21 @@ class Tx:
         self._kept = kept
         self._effects: dict[Effect, None] = {}
         self.log_end = 0
-        """The position of the newest event as this transaction knows it; 0 when it does not."""
+        """The position of the newest event; 0 when this transaction does not know it."""
         self.changes: dict[str, Any] = {}
-        """What changed in the states of missions and no event carries yet, by mission."""
+        """Changes in the states of missions that no event carries yet, by mission."""
         self.told: dict[str, int] = {}
         """The newest event of each mission that this transaction has written."""
         self.touched: dict[str, dict[Any, None]] = {}
-        """The records whose history this transaction goes on with, by their tables."""
+        """The records whose history this transaction continues, by table."""
 
     def context(self, make: Callable[[], C]) -> C:
-        """Return the context of the rule that runs: ``make``'s, or that of its first run."""
+        """Return the context of the running rule: from ``make``, or from its first run."""
         return self._repeat.context(make) if self._repeat else make()
 
     @property
     def effects(self) -> list[Effect]:
-        """Return what is to be done after COMMIT, in order, each once."""
+        """Return the effects to run after COMMIT, in order, each once."""
         return list(self._effects)
 
     def all(self, sql: str, /, **params: Any) -> list[Row]:
@@ -180,39 +180,39 @@ class Tx:
         return rows[0][0] if rows else None
 
     def run(self, sql: str, /, **params: Any) -> None:
-        """Run a statement for what it does."""
+        """Run a statement for its side effects."""
         self._execute(sql, params)
 
     def many(self, sql: str, params: Iterable[Row], /) -> None:
-        """Run a statement for what it does, once for each set of parameters, in their order."""
+        """Run a statement for its side effects, once for each set of parameters, in order."""
         self._execute.many(sql, params)
         if sql.startswith("INSERT INTO events"):
-            self.log_end = 0  # nobody was told their positions
+            self.log_end = 0  # the statement does not return their positions
 
     def insert(self, table: str, columns: Row) -> None:
-        """Write one row; the names of table and columns come from this program only."""
+        """Write one row; names of the table and columns come from this program only."""
         names = ", ".join(columns)
         values = ", ".join(f":{name}" for name in columns)
         self._execute(f"INSERT INTO {table} ({names}) VALUES ({values})", columns)
 
     def of_sorties(self, mission_id: str, make: Callable[[], K]) -> K:
-        """Return what ``make`` makes of a mission's sorties, kept while none of them is written.
+        """Return what ``make`` computes from a mission's sorties, cached until one is written.
 
-        It is made each time where a store cannot tell that: where others write to it too.
+        A store that others write to cannot detect their writes, so ``make`` runs each time.
         """
         return self._kept(mission_id, make) if self._kept else make()
 
     def after_commit(self, effect: Effect) -> None:
-        """Have something done once this transaction is on disk, and only then."""
+        """Run an effect once this transaction is on disk, and only then."""
         self._effects[effect] = None
 
     def limited(self, most_ms: int) -> AbstractContextManager[None]:
-        """End each statement inside that takes longer, with TookTooLong."""
+        """Cancel each statement inside that takes longer, with TookTooLong."""
         return self._execute.limited(most_ms)
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """Undo everything that happens inside, also when nothing fails."""
+        """Undo everything that happens inside, even when nothing fails."""
         effects, end = self._effects.copy(), self.log_end
         changes, told, touched = self.changes, self.told.copy(), self.touched
         self.changes, self.touched = {}, {}
@@ -227,7 +227,7 @@ class Tx:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Undo everything that happens inside if it raises, and raise that."""
+        """Undo everything that happens inside if it raises, and raise the error again."""
         effects, end = self._effects.copy(), self.log_end
         self._execute("SAVEPOINT attempt", {})
         try:

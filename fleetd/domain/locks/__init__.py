@@ -1,1 +1,1 @@
-"""Leases on files and who waits for them."""
+"""Leases on files and the waits for them."""

@@ -1,6 +1,6 @@
 """Automatic leases: an edit takes one for its agent, and the end of its turn gives it back.
 
-They last for ``locks.automatic_ms`` and are renewed by further edits of the file, by nothing else.
+They last for ``locks.automatic_ms``. Only further edits of the file renew them.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ PURPOSE = "edit under way"
 def take(
     tx: Tx, ctx: Context, agent_id: str, mission_id: str | None, files: Sequence[str]
 ) -> leases.Blocker | None:
-    """Take or renew leases on files that an agent changes: on all that are free, or on none.
+    """Take or renew leases on files that an agent changes: on none if one is not free.
 
-    The facts have the files' keys. What the agent has locked itself stays as it is. Returns what
-    one of the files has to wait for, None if nothing.
+    The facts have the files' keys. Locks that the agent took itself stay unchanged. Returns what
+    blocks one of the files, None if nothing does.
     """
     mission = find(tx, "mission", mission_id) if mission_id else None
     wanted: list[tuple[leases.LeaseRequest, Row | None]] = []
@@ -40,7 +40,7 @@ def _requests(
     scope = leases.key_scope(ctx, mission).scope
     found = {}
     for file in files:
-        if (edited := ctx.facts.edited.get(file)) is not None:  # nothing is recorded of others
+        if (edited := ctx.facts.edited.get(file)) is not None:  # other files are not recorded
             key = edited.place if scope == "project" else edited.path
             found[key] = leases.LeaseRequest(
                 path=key,
@@ -55,7 +55,7 @@ def _requests(
 
 
 def give_back(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Give back what edits of an agent took: its turn is over, or its process."""
+    """Release the leases that edits of an agent took: its turn or its process is over."""
     for row in tx.all(
         "SELECT * FROM locks WHERE held_by = :agent AND status = 'active' AND automatic = 1"
         " ORDER BY fencing_token",

@@ -1,11 +1,11 @@
 """Lock keys: the same for every request that means the same file, and its name for a reader.
 
-A key is a path, which is a file of one machine, or ``project:``, a
-project's name and a path inside it. In a shared store what other machines could mean by something
-else begins with ``machine:`` and whose it is.
+A key is a path, which is a file of one machine, or ``project:``, a project's name and a path inside
+it. In a shared store, a key that could mean another file on other machines begins with ``machine:``
+and the machine's id.
 
-``file`` in a lock's row is what its holder said, which means something else wherever another one
-reads it. A name that is made from a key can be handed back to a request.
+``file`` in a lock's row is what its holder gave, which may mean another file to another reader. A
+request accepts a name that was made from a key.
 """
 
 import re
@@ -21,24 +21,24 @@ from ..core.tx import Row, Tx
 
 _MACHINE = re.compile(r"\Amachine:([^:/]+):")
 _PROJECT = re.compile(r"project:/?[^:]+:.+")
-# A part of a path that means another path.
+# A part that makes a path equivalent to another one.
 _DETOUR = re.compile(r"(^|[/:])\.{0,2}($|[/:])")
-# A project that is known by its repository's own directory: what is beside that is a working tree.
+# A project known by its repository's own directory: the working tree is beside that.
 _BY_PLACE = re.compile(r"project:(/.*)/\.git:(.+)")
 
 
 def machine_key(machine: str, key: str) -> str:
-    """Return a key that means nothing on other machines, if there are any."""
+    """Return a key that is valid only on this machine, if there are others."""
     return f"machine:{machine}:{key}" if machine else key
 
 
 def is_key(text: str) -> bool:
-    """Whether a text that is no absolute path is the key of a lock."""
+    """Return whether a text that is not an absolute path is the key of a lock."""
     return text.startswith(("project:", "machine:"))
 
 
 def may_be_asked_for(machine: str, key: str) -> bool:
-    """Whether a key is one that a request on this machine can mean, spelled as it is stored."""
+    """Return whether a request on this machine can mean a key, spelled as it is stored."""
     owner, rest = split_machine(key)
     if owner != (machine if key.startswith("machine:") else ""):
         return False
@@ -59,22 +59,22 @@ def key_of_lock(lock: Lock) -> str:
 
 
 def locks_by_project(ctx: Context, mission: Row) -> bool:
-    """Whether a mission's locks are on its project's files, not on those of one machine.
+    """Return whether a mission's locks are on its project's files, not on one machine's files.
 
-    They are where several machines share the store, unless it says ``lock_scope: machine``; else
-    only where it says ``project``.
+    In a shared store they are, unless the mission has ``lock_scope: machine``. In any other store
+    they are only if it has ``lock_scope: project``.
     """
     scope = msgspec.json.decode(mission["metadata_json"]).get("lock_scope")
     return bool(scope != "machine" if ctx.shared else scope == "project")
 
 
 def display_file(tx: Tx, ctx: Context, row: Row) -> str:
-    """Return the file of a lock's row as it is called where ``ctx.facts.here`` is."""
+    """Return the name of a lock's file as seen from ``ctx.facts.here``."""
     return display_name(tx, ctx, row["normalized_path"], row["file"])
 
 
 def display_event(tx: Tx, ctx: Context, event: Event) -> Event:
-    """Return an event of a lock with its file as it is called where ``ctx.facts.here`` is."""
+    """Return an event of a lock with its file named as seen from ``ctx.facts.here``."""
     lock_id = event.data.get("lock_id")
     lock = tx.one("SELECT * FROM locks WHERE id = :id", id=lock_id) if lock_id else None
     if lock is None or event.data.get("file") != lock["file"]:
@@ -83,10 +83,11 @@ def display_event(tx: Tx, ctx: Context, event: Event) -> Event:
 
 
 def display_name(tx: Tx, ctx: Context, key: str, said: str) -> str:
-    """Return what the file of a key is called where ``ctx.facts.here`` is; its holder ``said`` it.
+    """Return the name of a key's file as seen from ``ctx.facts.here``; its holder ``said`` it.
 
-    It is the path inside the repository there, else one from the home directory or from the root;
-    of a project that has no known place the key; of another machine with that one's name.
+    It is the path inside the repository there, else a path from the home directory or the root. For
+    a project without a known place, it is the key. A key of another machine has that machine's
+    name too.
     """
     here = ctx.facts.here
     if here.project and key.startswith(here.project):
@@ -98,7 +99,7 @@ def display_name(tx: Tx, ctx: Context, key: str, said: str) -> str:
         rest = f"{placed[1]}/{placed[2]}"
     if rest.startswith("/"):
         return _path(rest, here.root, here.home)
-    # A legacy store names relative paths, which are no keys.
+    # A legacy store has relative paths, which are no keys.
     return key if rest.startswith("project:") else said
 
 

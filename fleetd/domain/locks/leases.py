@@ -1,7 +1,7 @@
-"""Lease table: who holds what, grant, renew, expire, end, and who comes first of those who wait.
+"""Lease table: the holders of leases, grant, renew, expire and end, and the order of waits.
 
-Two leases of different agents conflict where some file is covered by both, unless both are shared.
-Expiry is decided by comparing with ``now`` in the same transaction; no sweep is needed for it.
+Two leases of different agents conflict if both cover some file, unless both are shared. Expiry is
+decided by comparing with ``now`` in the same transaction; no sweep is needed for it.
 Paths come in as facts: rules do not look at the file system.
 """
 
@@ -39,7 +39,7 @@ from .targets import Target, is_exact, literal_of, overlap, parents, target_of
 _LOCKED = (
     "Wait (wait_ms; fleetctl lock acquire --wait-ms), write to the holder, or work on another file."
 )
-# Its lease runs its course: nobody can tell whether a machine that is cut off goes on writing.
+# The lease of a lost agent stays until it expires: a disconnected machine may still be writing.
 _LOST = (
     "Take its work over (fleetctl resume --agent NAME --take-over-from {}), release the lock if you"
     " know that nobody writes there (fleetctl lock force-release {}), or wait."
@@ -47,15 +47,15 @@ _LOST = (
 
 
 class KeyScope(Record, frozen=True, kw_only=True):
-    """What the mission of a lock says about its key."""
+    """What kind of key a lock has, by its mission."""
 
     scope: LockScope
     project_dir: str | None
-    """As far as it is a directory of this machine."""
+    """Only where it is a directory of this machine."""
 
 
 class OtherKey(Exception):
-    """A lock was asked for by a key that is not its mission's, or by none; nothing was changed."""
+    """A lock request has no key, or one of another kind than its mission's; nothing was changed."""
 
     def __init__(self, wanted: KeyScope) -> None:
         super().__init__(f"the lock needs a key by its {wanted.scope}")
@@ -77,14 +77,14 @@ class LeaseRequest(Record, frozen=True, kw_only=True, rename={"path": "normalize
 
     @property
     def target(self) -> Target:
-        """Return the files that the lock is to cover."""
+        """Return the files that the lock should cover."""
         return Target(path=self.path, directory=self.directory)
 
 
 def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
-    """Fill a request in: the target's key, the agent's mission, the default lease.
+    """Complete a request: add the target's key, the agent's mission, the default lease.
 
-    Raises OtherKey where the mission's locks go by another key than the one that was found.
+    Raises OtherKey when the mission's locks use another kind of key than the one that was found.
     """
     mission = _mission_of(tx, ctx, request)
     wanted = key_scope(ctx, mission)
@@ -103,14 +103,14 @@ def lease_request(tx: Tx, ctx: Context, request: LockAcquire) -> LeaseRequest:
 
 
 def _mission_of(tx: Tx, ctx: Context, request: LockAcquire) -> Row | None:
-    """Return the mission that a lock is for: as named, the agent's, else that of the directory."""
+    """Return the mission of a lock: the named one, else the agent's, else the directory's."""
     if request.mission_id:
         return find(tx, "mission", request.mission_id)
     return mission_of_agent(tx, request.agent_id) or mission_of_directory(tx, ctx, request.cwd)
 
 
 def key_scope(ctx: Context, mission: Row | None) -> KeyScope:
-    """Return by what the locks of a mission go, or those of no mission."""
+    """Return what kind of key the locks of a mission have, or locks without a mission."""
     if mission is None:
         return KeyScope(scope="project" if ctx.shared else "machine", project_dir=None)
     return KeyScope(
@@ -120,16 +120,17 @@ def key_scope(ctx: Context, mission: Row | None) -> KeyScope:
 
 
 class Near(Struct, frozen=True):
-    """The active leases that cover something of a target, oldest first.
+    """The active leases that cover some file of a target, oldest first.
 
-    Also those that ran out unnoticed. ``waited`` says whether anybody waits, for whatever it is.
+    They include leases whose expiry was not noticed yet. ``waited`` says whether any wait exists,
+    for any target.
     """
 
     held: list[Row]
     waited: bool
 
     def own(self, wanted: LeaseRequest) -> Row | None:
-        """Return the lease that the agent of a request has on the very same target."""
+        """Return the lease that the agent of a request has on exactly the same target."""
         for row in self.held:
             if row["held_by"] == wanted.agent_id and target_of(row) == wanted.target:
                 return row
@@ -141,7 +142,7 @@ class Near(Struct, frozen=True):
 
 
 def _excludes(row: Row, agent_id: str, wanted: LeaseRequest) -> bool:
-    """Whether a lease or a wait of an agent conflicts with a request that it overlaps."""
+    """Return whether a lease or a wait of an agent conflicts with a request that it overlaps."""
     shared = row["mode"] == wanted.mode == "shared"
     return agent_id != wanted.agent_id and not shared
 
@@ -149,8 +150,8 @@ def _excludes(row: Row, agent_id: str, wanted: LeaseRequest) -> bool:
 def look(tx: Tx, target: Target) -> Near:
     """Return the active leases that overlap a target.
 
-    Nearly always it is a file, nobody waits, and no lock is on a directory or a pattern: that is
-    one statement.
+    The common case takes one statement: the target is a file, nobody waits, and no lock is on a
+    directory or a pattern.
     """
     rows = tx.all(
         "SELECT EXISTS (SELECT 1 FROM lock_waits WHERE lock_id IS NULL) AS waited, EXISTS (SELECT 1"
@@ -170,11 +171,11 @@ def look(tx: Tx, target: Target) -> Near:
 
 
 def covering(tx: Tx, *paths: str) -> list[Row]:
-    """Return the active leases that cover one of some files, oldest first.
+    """Return the active leases that cover any of some files, oldest first.
 
-    Of a thousand patterns only those whose literal is in the path are read as rows.
+    Only patterns whose literal is in the path are read as rows.
     """
-    # A file may also be a directory that is locked with all in it.
+    # The path may also be a directory that is locked with all its files.
     places = [(above, path[len(above) :]) for path in paths for above in parents(f"{path}/")]
     above, inside = zip(*places, strict=True)
     pairs = ", ".join(f"(:above{number}, :inside{number})" for number in range(len(places)))
@@ -195,9 +196,9 @@ def covering(tx: Tx, *paths: str) -> list[Row]:
 
 
 def _near(tx: Tx, target: Target, table: str, order: str) -> list[Row]:
-    """Return the active locks, or the waits that were granted nothing yet, that overlap a target.
+    """Return the active locks, or the waits without a lock, that overlap a target.
 
-    Each part is found by an index of its own.
+    Each part of the query uses its own index.
     """
     of_table = {"locks": "status = 'active'", "lock_waits": "lock_id IS NULL"}[table]
     params: Row = named_params("above", parents(target.directory or target.path))
@@ -206,7 +207,7 @@ def _near(tx: Tx, target: Target, table: str, order: str) -> list[Row]:
     params["path"] = target.path
     if target.directory is not None:
         begin, params["path"] = target.directory, target.directory[:-1]
-        # What begins with the directory: up to the next character behind its slash.
+        # The range of keys that begin with the directory: its end has the character after "/".
         params |= {"begin": begin, "end": begin[:-1] + chr(ord(begin[-1]) + 1)}
         where += ["directory IS NULL AND normalized_path > :begin AND normalized_path < :end"]
         where += ["directory IS NOT NULL AND directory > :begin AND directory < :end"]
@@ -216,9 +217,9 @@ def _near(tx: Tx, target: Target, table: str, order: str) -> list[Row]:
 
 
 def settle(tx: Tx, ctx: Context, target: Target) -> tuple[Near, bool]:
-    """Note which leases on a target ran out, and serve those who waited for them.
+    """End the expired leases on a target, and grant what is free to the waits for it.
 
-    Return the leases that are there then, and whether somebody was served.
+    Returns the leases that are active afterwards, and whether a wait was granted.
     """
     near = look(tx, target)
     lapsed = [row for row in near.held if row["expires_at"] <= ctx.now]
@@ -230,7 +231,7 @@ def settle(tx: Tx, ctx: Context, target: Target) -> tuple[Near, bool]:
 
 
 class Blocker(Struct, frozen=True):
-    """The lease that keeps a request from being granted, itself or by a wait that comes first."""
+    """The lease that blocks a request, directly or through an earlier ``wait``."""
 
     lock: Row
     wait: Row | None = None
@@ -241,8 +242,8 @@ def blocker(
 ) -> Blocker | None:
     """Return what a request has to wait for, None when it can be granted.
 
-    Only waits ``before`` one count, for the request of a wait. So one who waits to write stops new
-    readers. But nobody waits for those who wait for a lease of theirs.
+    For the request of a wait, ``before`` is its id: only earlier waits count. So a wait to write
+    blocks new readers. But a request never waits behind a wait for a lease of its own agent.
     """
     held = near.other(wanted)
     if held is not None:
@@ -262,14 +263,14 @@ def blocker(
 
 
 def _awaited(tx: Tx, wait: Row) -> Row | None:
-    """Return the lease that a wait is for; None where it can be granted, which happens next."""
+    """Return the lease that a wait waits for; None if it can be granted, which happens next."""
     wanted = lease_request_from(wait, wait["agent_id"])
     near = look(tx, wanted.target)
     return near.other(wanted) or near.own(wanted)
 
 
 def _waiting_for(tx: Tx, ctx: Context, agent_id: str) -> set[int]:
-    """Return the waits that end only after a lease of an agent, also those behind such waits."""
+    """Return the waits that depend on a lease of an agent, directly or behind other such waits."""
     own = tx.all(
         "SELECT * FROM locks WHERE held_by = :agent AND status = 'active' AND expires_at > :now",
         agent=agent_id,
@@ -295,15 +296,15 @@ def _waiting_for(tx: Tx, ctx: Context, agent_id: str) -> set[int]:
 
 
 def waits_near(tx: Tx, target: Target) -> list[Row]:
-    """Return the waits for something of a target that were granted nothing yet, oldest first."""
+    """Return the waits without a lock that overlap a target, oldest first."""
     return _near(tx, target, "lock_waits", "id")
 
 
 def grant(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row | None:
     """Give a lock to an agent, or prolong the one it has; None when somebody else holds it.
 
-    Those who wait are passed over: what a recovery gives back was the agent's before.
-    ``activity`` is False when the daemon does it by itself: a recovery must not look like work.
+    Waits are ignored, because a recovery gives back what the agent had before. ``activity`` is
+    False when the daemon acts by itself, because a recovery must not look like work.
     """
     near = look(tx, wanted.target)
     if near.other(wanted) is not None:
@@ -314,10 +315,10 @@ def grant(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) 
 def take(
     tx: Tx, ctx: Context, wanted: LeaseRequest, own: Row | None, *, activity: bool = True
 ) -> Row:
-    """Give a lock to an agent, or prolong its ``own``: ask ``blocker`` before."""
+    """Give a lock to an agent, or prolong its ``own``; call ``blocker`` first."""
     if own is None:
         return _grant_free(tx, ctx, wanted, activity=activity)
-    # No wait gives a lock back by itself of which its agent hears by another call.
+    # The agent learns of this lock by another call, so no wait may give it back by itself.
     tx.run("UPDATE lock_waits SET lock_id = NULL WHERE lock_id = :lock", lock=own["id"])
     asked = {
         "purpose": wanted.purpose,
@@ -334,7 +335,7 @@ def take(
 
 
 def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool = True) -> Row:
-    """Prolong a lease from now on, with what its row says of purpose and mission."""
+    """Prolong a lease from now on, with the purpose and mission of its row."""
     prolonged = {
         **row,
         "expires_at": ctx.at(timeout_ms),
@@ -356,9 +357,9 @@ def prolong(tx: Tx, ctx: Context, row: Row, timeout_ms: int, *, activity: bool =
 
 
 def _grant_free(tx: Tx, ctx: Context, wanted: LeaseRequest, *, activity: bool = True) -> Row:
-    """Give a lock that nobody's conflicts with.
+    """Grant a lock that conflicts with no other lock.
 
-    An id that another lock has is drawn again.
+    If another lock already has the new id, a new one is drawn.
     """
     row: Row = {
         **to_builtins(wanted),
@@ -402,9 +403,9 @@ def next_token(tx: Tx) -> int:
 
 
 def raise_tokens(tx: Tx, floor: int) -> None:
-    """Let the next fencing token be higher than one that a file remembers.
+    """Make the next fencing token higher than one that a file contains.
 
-    A database that came back from files counts from one; an old token must not become valid again.
+    A database restored from files counts from one; an old token must not become valid again.
     """
     tx.run(
         "INSERT INTO counters (name, value) VALUES ('fencing', :floor) ON CONFLICT (name)"
@@ -423,21 +424,21 @@ def _emit(
     activity: bool | None = None,
     **more: Any,
 ) -> None:
-    """Note in the log what became of a lock; ``by`` is the agent that the event is of."""
+    """Append an event about a lock; ``by`` is the agent of the event."""
     payload = kind(lock_id=row["id"], file=row["file"], held_by=row["held_by"], **more)
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by, activity=activity)
 
 
 def end_expired(tx: Tx, ctx: Context, row: Row) -> None:
-    """End a lease that ran out; the caller says who gets it next."""
+    """End an expired lease; the caller decides who gets it next."""
     end(tx, row, "expired", row["expires_at"])
     _emit(tx, ctx, row, LockExpired, row["held_by"])
 
 
 def serve(tx: Tx, ctx: Context, *targets: Target) -> bool:
-    """Grant what came free to those who have waited longest; return whether anybody got it.
+    """Grant freed targets to the oldest waits; return whether any was granted.
 
-    An agent that already has a lease on what it waits for takes that by itself.
+    An agent that already has a lease on the target of its wait claims that by itself.
     """
     if not tx.exists("SELECT 1 AS waits FROM lock_waits WHERE lock_id IS NULL LIMIT 1"):
         return False
@@ -453,7 +454,7 @@ def serve(tx: Tx, ctx: Context, *targets: Target) -> bool:
                 if row["expires_at"] <= ctx.now:
                     end_expired(tx, ctx, row)
                     todo.append(target_of(row))
-            if todo:  # who waited for that too comes in order of arrival
+            if todo:  # include the waits for that, in order of arrival
                 todo += targets
                 break
             seen[wanted.target] = near
@@ -489,10 +490,10 @@ def _end_now(tx: Tx, ctx: Context, row: Row, status: str) -> Row:
 def conflict(
     tx: Tx, ctx: Context, wanted: LeaseRequest, found: Blocker, *, again: bool = False
 ) -> LockConflict:
-    """Return the error that says who holds a target.
+    """Return the error that names the holder of a target.
 
-    The refusal takes back what this transaction granted to the first in line: with ``again`` that
-    is done once more after the rollback.
+    The error rolls back what this transaction granted to the oldest waits. With ``again``, that is
+    repeated after the rollback.
     """
     existing = lock_of(found.lock)
     who, hint = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}", _LOCKED
@@ -516,7 +517,7 @@ def conflict(
 
 
 def end_held(tx: Tx, ctx: Context, row: Row, *, activity: bool = True) -> Row:
-    """Release a lock in its holder's name, serve the next in line, and return what it is now."""
+    """Release a lock in its holder's name, grant it to the next wait, and return its new row."""
     ended = _end_now(tx, ctx, row, "released")
     _emit(tx, ctx, row, LockReleased, row["held_by"], activity=activity)
     serve(tx, ctx, target_of(row))
@@ -531,9 +532,9 @@ def release_all(tx: Tx, ctx: Context, agent_id: str, *, activity: bool) -> None:
 
 
 def end_by_force(tx: Tx, ctx: Context, row: Row, by: str | None, reason: str) -> Row:
-    """End somebody's lock against its holder, and return what it is now.
+    """End a lock against its holder's will, and return its new row.
 
-    The caller says who gets it next. ``by`` is None when a recovery does it, which must not look
+    The caller decides who gets it next. ``by`` is None when a recovery does it, which must not look
     like work.
     """
     ended = _end_now(tx, ctx, row, "forced")

@@ -1,4 +1,4 @@
-"""Locks as agents ask for them: acquire, renew, release, check, list."""
+"""Locks as agents request them: acquire, renew, release, check, list."""
 
 import msgspec
 
@@ -63,7 +63,7 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
 @optimistic
 @method(LockRenew)
 def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
-    """Prolong one's own lease, with its old length or a new one."""
+    """Prolong the agent's own lease, with its old length or a new one."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     return lock_of(leases.prolong(tx, ctx, row, request.timeout_ms or row["timeout_ms"]))
 
@@ -71,7 +71,7 @@ def renew(tx: Tx, ctx: Context, request: LockRenew) -> Lock:
 @optimistic
 @method(LockRelease)
 def release(tx: Tx, ctx: Context, request: LockRelease) -> Lock:
-    """Give one's own lock back; the next in line gets it in the same transaction."""
+    """Release the agent's own lock; the next wait gets it in the same transaction."""
     row = _own(tx, ctx, request.lock_id, request.agent_id)
     return lock_of(leases.end_held(tx, ctx, row))
 
@@ -92,9 +92,9 @@ def force_release(tx: Tx, ctx: Context, request: LockForceRelease) -> Lock:
 
 
 def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
-    """Name the leases that cover a file, and say whether a token is one of theirs.
+    """Return the leases that cover a file, and whether a token belongs to one of them.
 
-    It is the guard before a write.
+    This is the guard before a write.
     """
     keys = (ctx.facts.lock_key or request.file, *ctx.facts.other_keys)
     rows = [row for row in leases.covering(tx, *keys) if row["expires_at"] > ctx.now]
@@ -106,14 +106,14 @@ def check(tx: Tx, ctx: Context, request: LockCheck) -> Validity:
 
 
 def _as_of(ctx: Context, lock: Lock) -> Lock:
-    """Return a lock with the status it has now: a lease that ran out has ended."""
+    """Return a lock with its present status: an expired lease has ended."""
     if lock.status == "active" and lock.expires_at is not None and lock.expires_at <= ctx.now:
         return msgspec.structs.replace(lock, status="expired", released_at=lock.expires_at)
     return lock
 
 
 def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
-    """Return locks, oldest first; a lease that ran out counts as ended."""
+    """Return locks, oldest first; an expired lease counts as ended."""
     where = Where()
     if request.active:
         where.add("status = 'active' AND expires_at > :now", now=ctx.now)
@@ -121,7 +121,7 @@ def list_locks(tx: Tx, ctx: Context, request: LockList) -> LockPage:
         where.equal(mission_id=find(tx, "mission", request.mission_id)["id"])
     where.equal(held_by=request.held_by)
     if path := ctx.facts.lock_key or request.file or request.pattern:
-        # As a file or as a directory: it may be another one by now, or not there at all.
+        # Match a file and a directory: the path may be the other one by now, or may be gone.
         bare = path.rstrip("/")
         where.add(
             "(normalized_path IN (:path, :bare, :slashed) OR file = :path)",

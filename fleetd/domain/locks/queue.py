@@ -14,16 +14,16 @@ from ..core.tx import Row, Tx
 from . import leases
 from .targets import Target, target_of
 
-# More waits than began between what is known and what began last.
+# More waits than can have begun after the last known one.
 UNSEEN = 1_000_000
 # Shorter waits leave no event.
 TOLD_MS = 1_000
 
 
 class LockTicket(Record, frozen=True, kw_only=True):
-    """A place in a line, and whose it is.
+    """A place in the queue, and its agent.
 
-    A store that came back from a copy may have given the number to another wait meanwhile.
+    A store restored from a copy may have given the number to another wait meanwhile.
     """
 
     wait_id: int
@@ -39,7 +39,7 @@ class LockTurn(Record, frozen=True, kw_only=True):
 
 
 def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
-    """Take a lease, or line up for it."""
+    """Take a lease, or join the queue for it."""
     wanted = leases.lease_request(tx, ctx, request)
     near, _ = leases.settle(tx, ctx, wanted.target)
     found = leases.blocker(tx, ctx, wanted, near)
@@ -61,7 +61,7 @@ def enqueue(tx: Tx, ctx: Context, request: LockAcquire) -> Lock | LockTicket:
 
 
 def _found(tx: Tx, ctx: Context, ticket: LockTicket) -> Row | None:
-    """Return a wait; None when it is gone, also when its number is another one's by now."""
+    """Return a wait; None when it is gone or its number belongs to another wait by now."""
     wait = tx.one(
         "SELECT * FROM lock_waits WHERE id = :id AND machine = :machine AND agent_id = :agent",
         machine=ctx.machine,
@@ -72,7 +72,7 @@ def _found(tx: Tx, ctx: Context, ticket: LockTicket) -> Row | None:
 
 
 def check_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
-    """Look at the wait and at the leases; only what can succeed is worth a writing transaction."""
+    """Return whether a claim can succeed; only then is it worth a writing transaction."""
     wait = _found(tx, ctx, ticket)
     if wait is None or wait["lock_id"] is not None:
         return LockTurn(due=True, look_again_at=None)
@@ -86,9 +86,9 @@ def check_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> LockTurn:
 
 
 def take_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
-    """Claim the lock of a waiter whose turn has come, after seeing to a lease that ran out.
+    """Claim the lock of a wait whose turn has come, after ending expired leases.
 
-    Raises NotFound when the waiter itself was forgotten.
+    Raises NotFound when the wait itself was forgotten.
     """
     if _found(tx, ctx, ticket) is None:
         raise NotFound(
@@ -100,7 +100,7 @@ def take_turn(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
 
 
 def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
-    """Return the lock of a wait whose turn has come, or whose agent has it by now.
+    """Return the lock of a wait whose turn has come, or whose agent already has it.
 
     An agent may wait twice for one file, in two calls: both get the same lease.
     """
@@ -121,7 +121,7 @@ def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
 
 
 def _tell_wait(tx: Tx, ctx: Context, wait: Row, lock_id: str | None) -> None:
-    """Note in the log that a wait is over, unless it was short."""
+    """Append an event that a wait is over, unless it was short."""
     waited_ms = ctx.now_ms - wait["began_ms"]
     if wait["began_ms"] and waited_ms >= TOLD_MS:
         told = LockWaitEnded(
@@ -134,30 +134,30 @@ def _tell_wait(tx: Tx, ctx: Context, wait: Row, lock_id: str | None) -> None:
 
 
 def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | None:
-    """Take a waiter out of its line.
+    """Remove a wait from the queue.
 
-    With ``keep`` a lock that its agent holds by now is returned; else what this wait was granted a
-    moment ago is given back.
+    With ``keep``, return a lock that its agent already holds. Otherwise, release the lock that this
+    wait was just granted.
     """
     if keep and (lock := _claimed(tx, ctx, ticket)) is not None:
         return lock
     wait = _found(tx, ctx, ticket)
     if wait is None:
         return None
-    # A wait has no lock of which its agent has heard by another call.
+    # A wait's row never names a lock that its agent knows of by another call.
     if not keep and wait["lock_id"] is not None:
         row = find(tx, "lock", wait["lock_id"])
         if row["status"] == "active" and row["expires_at"] > ctx.now:
             leases.end_held(tx, ctx, row)
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
     _tell_wait(tx, ctx, wait, None)
-    # One who waited to write kept others from reading, who can now.
+    # A wait to write blocked readers, which can read now.
     leases.serve(tx, ctx, ticket.target)
     return None
 
 
 def skip_waits(tx: Tx) -> None:
-    """Number the waits to come above every one that a lost end of the store has given out."""
+    """Number future waits above every number that the lost end of the store has given out."""
     nobody = "'', '', '', '', 0"
     row = "normalized_path, file, agent_id, purpose, timeout_ms"
     first = tx.value(f"INSERT INTO lock_waits ({row}) VALUES ({nobody}) RETURNING id")

@@ -15,17 +15,17 @@ from ...protocol.errors import InvalidParams
 from ...protocol.records import Record
 from ..core.tx import Row
 
-# The time that a regular expression takes grows with the power of these.
+# These are exponents of the time that a regular expression takes.
 STARS_IN_A_NAME, DEEP_PARTS = 3, 3
-# Longer paths are matched by our own steps, whose number only grows with the product.
+# Longer paths are matched by our own algorithm, whose steps only grow with the product of lengths.
 REGEX_CHARS = 256
-# Longer names with wildcards count as "*": what two of them have in common takes too long to find.
+# Longer names with wildcards count as "*": comparing two of them takes too long.
 _STEPS = 100_000
 _PATTERNS = 20_000
 
 _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _CLASS = re.compile(r"(?<!\\)(?:\\\\)*\[")
-# A class of which no range can hold a slash.
+# A class without a range that can contain a slash.
 _TAME_CLASS = re.compile(r"\[(?:[A-Za-z0-9_]-[A-Za-z0-9_]|[A-Za-z0-9_])+-?\]")
 # A name that every name matches, or nearly every one.
 _EVERYTHING = re.compile(r"\**\??\**")
@@ -35,7 +35,7 @@ _ESCAPED_SLASH = re.compile(r"(?<!\\)(?:\\\\)*\\(?:/|$)")
 # A name of a path as tokens: a character, or one of these.
 _ANY, _ONE = "*", "?"
 _Name = tuple[str, ...]
-# Any number of names, also none.
+# Any number of names, including none.
 _DEEP: _Name = ("**",)
 _ANY_NAME: _Name = (_ANY,)
 
@@ -43,7 +43,7 @@ _ANY_NAME: _Name = (_ANY,)
 class Target(Record, frozen=True):
     """The files that a lease covers; ``path`` is unique among targets of one ``directory``.
 
-    Of a directory both are its key, with the slash. Of a pattern ``path`` is the key of its
+    For a directory, both are its key, with the slash. For a pattern, ``path`` is the key of its
     directory and the pattern, which begins in that directory.
     """
 
@@ -63,10 +63,10 @@ def target_of(row: Row) -> Target:
 
 
 class ParsedPattern(Struct, frozen=True):
-    """A pattern as it was asked for, seen from a directory.
+    """A requested pattern, relative to a directory.
 
-    ``parents`` is how many directories it goes up first, then down into ``names``. The rest
-    matches from there on.
+    It first goes up ``parents`` directories, then down into ``names``. ``rest`` matches from there
+    on.
     """
 
     parents: int
@@ -75,14 +75,15 @@ class ParsedPattern(Struct, frozen=True):
 
     @property
     def is_everything(self) -> bool:
-        """Whether it covers all files of the directory that it is seen from."""
+        """Return whether it covers all files of the directory that it is relative to."""
         return not self.names and all(map(_EVERYTHING.fullmatch, self.rest.split("/")))
 
 
 def parse_pattern(text: str) -> ParsedPattern:
     """Parse a pattern of gitignore; raises InvalidParams with the reason for one that is refused.
 
-    One without a slash before its end matches at any depth. It may begin with ``./`` and ``../``.
+    A pattern without a slash before its end matches at any depth. It may begin with ``./`` and
+    ``../``.
     """
     _check(text)
     names = [name for name in text.split("/") if name not in ("", ".")]
@@ -145,8 +146,8 @@ def _unescaped(name: str) -> str:
 
 @lru_cache(_PATTERNS)
 def _regex(pattern: str) -> re.Pattern[str] | None:
-    """Return what matches the files of a pattern, by their paths in its directory."""
-    # Most stores never hold a pattern, and importing takes as long as some hundred locks.
+    """Return the expression that matches a pattern's files by their paths in its directory."""
+    # Most stores never have a pattern, and this import takes as long as some hundred locks.
     from pathspec.patterns.gitignore import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
@@ -157,13 +158,13 @@ def _regex(pattern: str) -> re.Pattern[str] | None:
 
 
 def parents(key: str) -> list[str]:
-    """Return the keys of all directories that the file of a key can be in, and its own as one."""
-    # A project's name may hold what looks like directories: no lease is on them.
+    """Return the keys of all directories around a key's file, and its own as a directory."""
+    # A project's name may contain parts that look like directories: no lease covers them.
     return [key[: found.end()] for found in re.finditer(r"[/:]", key)] + [f"{key}/"]
 
 
 def overlap(one: Target, other: Target) -> bool:
-    """Whether some file may be covered by both."""
+    """Return whether both may cover some file."""
     if one.directory is None and other.directory is None:
         return one.path == other.path
     if one.directory is None or (
@@ -186,7 +187,7 @@ def overlap(one: Target, other: Target) -> bool:
 
 
 def literal_of(pattern: str) -> str:
-    """Return the longest text without a wildcard in a pattern: every file it covers has it.
+    """Return the longest text without a wildcard in a pattern: every covered file has it.
 
     It is empty for a whole directory.
     """
@@ -196,18 +197,18 @@ def literal_of(pattern: str) -> str:
             if token in (_ANY, _ONE):
                 found.append("")
             else:
-                found[-1] += token[-1]  # of a literal wildcard without its backslash
+                found[-1] += token[-1]  # a literal wildcard without its backslash
         found.append("")
     return max(found, key=len)
 
 
 def is_exact(target: Target) -> bool:
-    """Whether it is known exactly what a target overlaps."""
+    """Return whether overlaps with a target can be decided exactly."""
     return not _CLASS.search(target.pattern)
 
 
 def _covers(pattern: str, path: str) -> bool:
-    """Whether a pattern matches a path, both in one directory."""
+    """Return whether a pattern matches a path, both in one directory."""
     if len(path) > REGEX_CHARS:
         return _meet(_names(pattern), tuple(map(_plain, path.split("/"))))
     regex = _regex(pattern)
@@ -221,9 +222,9 @@ def _plain(name: str) -> _Name:
 
 @lru_cache(_PATTERNS)
 def _names(pattern: str) -> tuple[_Name, ...]:
-    """Return a pattern as the names that its files have on the way; empty for all of a directory.
+    """Return a pattern, empty for a whole directory, as the names in the paths of its files.
 
-    What matches a directory covers all in it.
+    A pattern that matches a directory covers all its files.
     """
     if not pattern:
         return (_DEEP,)
@@ -233,10 +234,10 @@ def _names(pattern: str) -> tuple[_Name, ...]:
             names.append(_DEEP)
             continue
         tokens = tuple(_tokens(name))
-        if tokens[-1:] == _DEEP:  # a class that may go on behind a slash
+        if tokens[-1:] == _DEEP:  # a class that may continue after a slash
             return (*names, (*tokens[:-1], _ANY), _DEEP)
         names.append(tokens)
-    # "src/**" is what is in the directory, without a file of that name.
+    # "src/**" covers the content of the directory, but not a file of that name.
     return (*names[:-1], _ANY_NAME, _DEEP) if names[-1] == _DEEP else (*names, _DEEP)
 
 
@@ -252,7 +253,7 @@ def _tokens(name: str) -> Iterator[str]:
             yield _ONE
             at = tame.end()
         elif here == "\\":
-            # Two characters stand for a literal wildcard, which a token of one would be.
+            # A literal wildcard becomes two characters: a single one would be a real wildcard.
             yield name[at : at + 2] if name[at + 1 : at + 2] in "*?" else name[at + 1 : at + 2]
             at += 2
         else:
@@ -261,8 +262,8 @@ def _tokens(name: str) -> Iterator[str]:
 
 
 def _meet(one: Sequence[_Name], other: Sequence[_Name]) -> bool:
-    """Whether some path matches both."""
-    # reached[n]: the names so far of one, and the first n of the other, have a path in common.
+    """Return whether some path matches both."""
+    # reached[n]: the names of one so far and the first n of the other can match a common path.
     reached = _step_deep([True] + [False] * len(other), other)
     for name in one:
         if name == _DEEP:
@@ -272,7 +273,7 @@ def _meet(one: Sequence[_Name], other: Sequence[_Name]) -> bool:
         following = [False] * len(reached)
         for at, there in enumerate(other):
             if there == _DEEP:
-                # It can also take this name, and go on.
+                # "**" can also match this name, and continue.
                 following[at] |= reached[at]
             elif reached[at] and _names_meet(name, there):
                 following[at + 1] = True
@@ -290,7 +291,7 @@ def _step_deep(reached: list[bool], other: Sequence[_Name]) -> list[bool]:
 
 
 def _names_meet(one: _Name, other: _Name) -> bool:
-    """Whether some name matches both."""
+    """Return whether some name matches both."""
     if _ANY not in one and _ANY not in other:
         pairs = zip(one, other, strict=False)
         return len(one) == len(other) and all(a == b or _ONE in (a, b) for a, b in pairs)

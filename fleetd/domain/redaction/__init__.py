@@ -1,1 +1,1 @@
-"""Secrets are replaced on the way in: which texts, which shapes and names, which values."""
+"""Redaction of secrets in incoming data: which texts, which shapes and names, which values."""

@@ -1,7 +1,7 @@
 """Secrets that a telling name announces: NAME=value, "name": "value", --name value.
 
-Every form begins with the name, and what stands after it decides the form. So a text is gone
-through once, from one telling word to the next.
+Every form begins with the name, and the text after it decides the form. So a text is scanned once,
+from one telling word to the next.
 """
 
 import re
@@ -34,10 +34,10 @@ from .values import (
     value_at,
 )
 
-# How every telling word begins, in lower case.
+# The beginnings of all telling words, in lower case.
 BEGINNINGS = ("pass", "pw", "secret", "token", "credential", "key")
-# A text with more telling names than this is made of them, and so is one with more that stand
-# before what could be a secret: to look at them all would keep the daemon busy.
+# A text with more telling names than NAMES_MAX, or with more than TOLD_MAX before possible secrets,
+# consists of them: scanning all would keep the daemon busy.
 NAMES_MAX, TOLD_MAX = 4_000, 2_000
 _BREAK = r"(?:(?:\\{1,2}r)?\\{1,2}n|\r?\n)"
 _HEAD = re.compile(
@@ -81,10 +81,10 @@ def named(text: str) -> Iterator[Found]:
 def _starts(lower: str) -> list[int]:
     """Return where telling words begin, from left to right."""
     found = []
-    # In the output of tests they stand on every line, and tell of nothing.
+    # The output of tests has these words on every line, where they announce no secret.
     lower = lower.replace("passed", "######").replace("passes", "######")
     for word in BEGINNINGS:
-        at, left = lower.find(word), NAMES_MAX + 1  # more are not looked at
+        at, left = lower.find(word), NAMES_MAX + 1  # more are not scanned
         while at >= 0 and left:
             found.append(at)
             at, left = lower.find(word, at + len(word)), left - 1
@@ -105,7 +105,7 @@ Form = Callable[[Name], Found | None]
 
 
 def _form(text: str, lower: str, head: re.Match[str]) -> Form | None:
-    """Return how the value of a name is written; None where none follows that could be a secret."""
+    """Return the form in which a name's value is written; None if no possible secret follows."""
     sign = head["sign"]
     if sign is None:
         if head["quote"]:
@@ -151,7 +151,7 @@ _BLOCK = re.compile(rf"[ \t]*[>|][+-]?[0-9]?[+-]?[ \t]*({_BREAK})([ \t]+)(?=\S)"
 
 
 def _could_be(text: str, lower: str, head: re.Match[str]) -> bool:
-    """Whether a value is worth a closer look; most are code."""
+    """Return whether a value needs a closer look; most are code."""
     if _PROMISING.match(lower, _value_start(lower, head)):
         return True
     style = _style(head, text)
@@ -182,7 +182,7 @@ def _assigned(name: Name) -> Found | None:
 
 
 def _is_told_after(name: str, value: Value) -> bool:
-    """Whether somebody tells a password after a colon, in a sentence or in YAML."""
+    """Return whether a password follows a colon, in a sentence or in YAML."""
     return _is_chosen(value.text, value.next) or (name == "pw" and _is_password(value.text))
 
 
@@ -192,9 +192,9 @@ _LINE_END = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 
 
 def _is_setting(text: str, head: re.Match[str], value: Value) -> bool:
-    """Whether a name and its value are a line of a settings file, where nothing is code.
+    """Return whether a name and its value are a line of a settings file, which has no code.
 
-    A line NAME=value that has nothing else, and any line below the [section] of an INI file.
+    Such a line is NAME=value with nothing else, or any line below the [section] of an INI file.
     """
     if head["sign"] != "=" or value.quoted or "(" in value.text:
         return False
@@ -211,7 +211,7 @@ def _is_setting(text: str, head: re.Match[str], value: Value) -> bool:
 
 
 def _stands_for(word: str) -> bool:
-    """Whether a value is a path, a gap, or the name of another: password=config.password."""
+    """Return whether a value is a path, a gap, or another name: password=config.password."""
     return is_path(word) or is_placeholder(word, quoted=False) or kind_of_name(word) is not None
 
 
@@ -301,7 +301,7 @@ _NAME_END = re.compile(r"[\w.:-]*\Z")
 
 
 def _is_argument(text: str, head: re.Match[str], value: str) -> bool:
-    """Whether a string after a name's is its value, rather than the next name of a list."""
+    """Return whether the string after a name is its value, not the next name of a list."""
     if any(map(str.isdigit, value)):
         return not value.isidentifier() or is_opaque(value) or "_" not in value
     name = _NAME_END.search(text[max(0, head.start() - 60) : head.start()])
@@ -328,7 +328,7 @@ _NOT_SAID = frozenset(_SAID_OF_OPTIONS.split())
 
 
 def _spaced(name: Name) -> Found | None:
-    """Find the value of a name after which there is nothing but a space."""
+    """Find the value of a name that is followed only by a space."""
     if name.before.rpartition(" ")[2].startswith("-"):
         return _flag(name) if name.kind and _FLAG.search(name.before) else None
     if name.text.startswith("'", name.head.end()):
@@ -336,7 +336,7 @@ def _spaced(name: Name) -> Found | None:
     return ((_declared(name) or _set(name)) if name.kind else None) or _said(name)
 
 
-# A type after the name, as in Go; what stands in for a variable that is not set; SQL's FOR user.
+# A type after the name, as in Go; the default of an unset variable; SQL's FOR user.
 _DECLARED = re.compile(
     r"(?:[a-z_][\w.\[\]*]{0,38} = ?|(?:\|\||\?\?|or) |for [^\s=]{1,100} = )(?=[\"'`])"
 )
@@ -352,7 +352,7 @@ def _flag(name: Name) -> Found | None:
     word = value.text
     if word.startswith("-"):
         return None
-    # A word may be a password where the command ends with it, or the next option begins.
+    # A word may be a password if the command ends after it, or the next option begins.
     alone = name.kind == "password" and word.isalpha() and len(word) >= 6 and word not in _NOT_SAID
     if alone and _STOPS.match(name.text, value.start + len(word)):
         return _found(name, value)
@@ -387,7 +387,7 @@ def _set(name: Name) -> Found | None:
     return _judged(name, value, "loose") or (_judged(name, value, "tight") if is_name else None)
 
 
-# Nobody chooses a longer password; what is looked at again and again has to be short.
+# Nobody chooses a longer password, and text that is scanned repeatedly has to be short.
 _LONGEST_CHOSEN = 100
 _IS = re.compile(
     r"(?:(?:for|of|to|on) [^\n.:=]{1,40}? )?"
@@ -410,7 +410,7 @@ _STATE = re.compile(
 
 
 def _said(name: Name) -> Found | None:
-    """Find a secret that somebody tells in a sentence: the password is ..."""
+    """Find a secret in a sentence: the password is ..."""
     text, lower, head, before, _ = name
     kind = kind_of(head[1], before.replace(" ", "-"))
     if kind is None:
@@ -442,7 +442,7 @@ def _said(name: Name) -> Found | None:
     return (value.start, end, kind) if told else None
 
 
-# These find secrets also where the name alone announces none.
+# These forms find secrets even where the name alone announces none.
 _ANY_KIND = (_assigned, _spaced, _statement)
 
 _NAME_OF_CODE = re.compile(r"[\w.-]*[_.:/][\w.-]*")
@@ -450,7 +450,7 @@ _SIGNS = frozenset("!#%&*+?@^~=")
 
 
 def _is_password(word: str) -> bool:
-    """Whether a word is none of a language: it mixes letters with digits or signs."""
+    """Return whether a word is in no language: it mixes letters with digits or signs."""
     if not 6 <= len(word) <= 200 or not any(map(str.isalpha, word)):
         return False
     mixed = any(each.isdigit() or each in _SIGNS for each in word)
@@ -461,14 +461,14 @@ _THEN = re.compile(r" (?:please|and|so|then|thanks)\b")
 
 
 def _after(text: str, end: int) -> str:
-    """Return the character after a word; none where another sentence begins without one."""
+    """Return the character after a word; empty where another sentence begins without one."""
     return "" if _THEN.match(text, end) else text[end : end + 1]
 
 
 def _is_chosen(word: str, after: str) -> bool:
-    """Whether the last word of a sentence about a password is one that somebody chose.
+    """Return whether the last word of a sentence about a password is a chosen password.
 
-    What is said of passwords else is how they are: wrong, required, missing.
+    Other words there describe passwords: wrong, required, missing.
     """
     last = len(word) < _LONGEST_CHOSEN and after in ("", "\n", "\r", ".", ",", ";", "\\", '"')
     return last and word.isalpha() and word.islower() and len(word) >= 7 and not _is_state(word)
@@ -479,7 +479,7 @@ def _is_state(word: str) -> bool:
 
 
 def _is_told(kind: str, quoted: str) -> bool:
-    """Whether what stands in quotes after "the password is" is one, perhaps of several words."""
+    """Return whether a quoted text after "the password is" is one, perhaps of several words."""
     if kind != "password" or len(quoted) < 6 or is_placeholder(quoted, quoted=True):
         return kind != "password" and (is_opaque(quoted) or _is_password(quoted))
     return not _is_state(quoted)

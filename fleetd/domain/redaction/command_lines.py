@@ -7,9 +7,9 @@ from .key_names import is_gap, is_path
 from .tokens import Found, Search, after_each
 from .values import value_at
 
-# A command is looked at no further than this, in characters.
+# Only this many characters of a command are scanned.
 _COMMAND_MAX = 400
-# Programs, and what stands before the secret on their command lines: an option,
+# Programs, and the text before the secret on their command lines: an option,
 _OPTIONS: tuple[tuple[str, str], ...] = (
     ("sshpass", "-p ?"),
     ("unzip zip sqlcmd bcp osql tsql mosquitto_pub mosquitto_sub ipmitool", "-P ?"),
@@ -67,12 +67,11 @@ for _programs, _before in _OPTIONS:
     for _program in _programs.split():
         _WITH_OPTIONS.setdefault(_program, []).append(_pattern(_before))
 _END = re.compile(r"[\n;|]|&&|\\n|\Z")
-# What may stand around the name of a program, as in $(mysql or '/usr/bin/mysql.
+# Characters that may surround the name of a program, as in $(mysql or '/usr/bin/mysql.
 _SEPARATORS = str.maketrans(dict.fromkeys("$(`'\"\\/;|&\t", " "))
-# A line is looked at in pieces, so that a long one costs no more than many short ones.
+# A line is scanned in pieces, so that a long one costs no more than many short ones.
 _PIECE = 2_000
-# A text with more commands than this is made of them: to look at them all would keep the daemon
-# busy.
+# A text with more commands than this consists of them: scanning all would keep the daemon busy.
 COMMANDS_MAX = 5_000
 # An option or a number where the secret would be, or a path: there is none.
 _NO_VALUE = re.compile(r"-|[0-9]{1,5}(?![^\s'\"])")
@@ -178,7 +177,7 @@ _in_here_strings = after_each(_HERE_STRING, _next_argument)
 
 
 def piped(text: str) -> Iterator[Found]:
-    """Find what a program reads that asks for a password: echo value | sudo -S."""
+    """Find the input of programs that ask for a password: echo value | sudo -S."""
     yield from _in_pipes(text)
     if "<<<" in text:
         yield from _in_here_strings(text)

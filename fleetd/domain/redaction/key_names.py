@@ -1,23 +1,23 @@
-"""Which names tell that a secret follows, and which values are no secrets."""
+"""Names that announce a secret, and values that are no secrets."""
 
 import re
 from functools import lru_cache
 
 # The end of a telling name, in lower case, as in DB_PASSWORD, x-api-key, clientSecret.
 WORDS = r"(?:pass(?:wd|[_-]?(?:word|phrase|code))?|pwd?|secret|token|credentials?|key)"
-# A key tells nothing unless it is said what it opens.
+# "key" announces a secret only after a word for what the key opens.
 _OPENING = """
     api access secret private signing encryption auth account master session service license deploy
     subscription storage webhook shared consumer stripe openai anthropic jwt twilio sendgrid mailgun
     datadog sentry algolia firebase supabase cloudflare heroku groq mistral gemini hmac aes cipher
     instrumentation ingestion write admin bot ssh pre-shared
 """
-# A shell variable NAME_KEY holds a secret if its value looks like one, but for these.
+# A shell variable NAME_KEY holds a secret if its value looks like one, except after these.
 _OPENING_NOTHING = """
     primary foreign public partition sort cache host registry object bucket row map group order
     routing idempotency dedup
 """
-# "pass" is short for a password after these, and where nothing but a separator stands before it.
+# "pass" is short for a password after these, and where only a separator comes before it.
 _SHORTENED_AFTER = """
     db user my admin root smtp mail email redis mysql pg postgres mongo ftp ssh sudo login app key
     store bind proxy wifi auth http ldap imap sql ora rabbit
@@ -26,15 +26,15 @@ _COUNTED_BEFORE = """
     first second third last next each one two single multi by render shader opt dry final full num
     max min test tests pre post fast slow lint check
 """
-# What \s matches. Within a set it is many times faster when it is written out.
+# The characters that \s matches. Inside a set, they are many times faster when written out.
 SPACES = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-# How far back from the end of a name it is looked at.
+# How many characters before the telling word are read.
 BEFORE = 40
 SUFFIX = (
     r"(?:[_-]?(?:prod(?:uction)?|dev(?:elopment)?|stag(?:e|ing)|test|live|base|value"
     r"|confirm(?:ation)?|old|new|[0-9]{1,3})){0,2}"
 )
-# Names that end like a secret's and are none.
+# Words that make a name harmless although it ends like a secret's.
 _HARMLESS = """
     fencing cancel cancellation next page continuation stop start end pad eos bos unk sep mask max
     min per last first each every public sync resume syntax
@@ -47,7 +47,7 @@ _COUNTED = tuple(_COUNTED_BEFORE.split())
 _TELLING = re.compile(rf"({WORDS}){SUFFIX}\Z")
 _HEADERS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
 
-# What stands for a value that is not there: a variable, a mask, what was replaced before.
+# Substitutes for a missing value: a variable, a mask, an earlier replacement.
 _GAPS = r"""\$\w+ | \$\{\w+[:?+-].*
     | \$\([^()]*\)? | \$?\{{1,2}[\w.()!:\ -]*\}{0,2} | %\w+% | %(?:\(\w*\))?[sdr]
     | <[^<>]*>? | [*xX.•_#?-]+ | \[redacted:[a-z0-9-]+\]"""
@@ -70,7 +70,7 @@ _MIXED = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])")
 def kind_of(word: str, before: str) -> str | None:
     """Return the kind of secret that a telling word announces; None when it announces none.
 
-    Both are in lower case; ``before`` is what stands in front of the word: next_token is harmless.
+    Both are in lower case; ``before`` is the text in front of the word: next_token is harmless.
     """
     if word.startswith("key"):
         return "key" if _ends(before, _OPENERS, "_-") else None
@@ -84,19 +84,19 @@ def kind_of(word: str, before: str) -> str | None:
 
 
 def _shortens_password(before: str) -> bool:
-    """Whether "pass" after these characters is short for a password: DB_PASS, not bypass."""
+    """Return whether "pass" after these characters is short for a password: DB_PASS, not bypass."""
     if before[-1:].isalnum():
         return before.endswith(_PASSES)
     return not (before[-1:] in ("_", "-", ".") and before[:-1].endswith(_COUNTED))
 
 
 def may_be_key(before: str) -> bool:
-    """Whether NAME_KEY may hold a secret; ``before`` is what stands in front of KEY."""
+    """Return whether NAME_KEY may hold a secret; ``before`` is the text in front of KEY."""
     return before[-1:] == "_" and not before[:-1].endswith(_NO_SECRETS)
 
 
 def _ends(before: str, words: tuple[str, ...], separators: str) -> bool:
-    """Whether the last word is one of these, with or without a separator after it."""
+    """Return whether the last word is one of these, with or without a separator after it."""
     return (before[:-1] if before[-1:] in separators else before).endswith(words)
 
 
@@ -105,7 +105,7 @@ def kind_of_name(name: str) -> str | None:
     return _kind_of_ending(name[-100:])
 
 
-# Fields have few names, and they come again and again.
+# Fields have few distinct names, which recur.
 @lru_cache(maxsize=2_048)
 def _kind_of_ending(name: str) -> str | None:
     name = lowered(name)
@@ -121,19 +121,19 @@ def lowered(text: str) -> str:
     """Return the text with ASCII letters in lower case, exactly as long as it was."""
     if text.isascii():
         return text.lower()
-    # What else has an ASCII letter as its lower case; the rest stays, which is quicker by far.
+    # Other characters whose lower case is an ASCII letter; the rest stays, which is much faster.
     text = text.replace("\u0130", "i").replace("\u212a", "k")
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def is_gap(value: str) -> bool:
-    """Whether a value is a variable, a mask or a gap to fill in; a poor password is not."""
+    """Return whether a value is a variable, a mask or a gap to fill in; a poor password is not."""
     might_be = 0 < len(value) <= _GAP_MAX and value[0] in _GAPS_BEGIN
     return might_be and bool(_GAP.fullmatch(value))
 
 
 def is_placeholder(value: str, *, quoted: bool) -> bool:
-    """Whether a value stands for one that is not there; names of code stand in no quotes."""
+    """Return whether a value is a substitute for a missing one; names of code have no quotes."""
     if len(value) > _GAP_MAX:
         return False
     lower = value.lower()
@@ -142,7 +142,7 @@ def is_placeholder(value: str, *, quoted: bool) -> bool:
 
 
 def is_path(value: str) -> bool:
-    """Whether a value reads as a path; Base64 may hold slashes too."""
+    """Return whether a value reads as a path; Base64 may hold slashes too."""
     if "/" not in value or not _PATH.fullmatch(value):
         return False
     return not any(len(part) >= _PART_MAX and _MIXED.match(part) for part in value.split("/"))

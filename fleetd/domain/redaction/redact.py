@@ -1,7 +1,7 @@
-"""Replaces secrets in text and data by ``[redacted:<kind>]``.
+"""Redaction: replaces secrets in text and data by ``[redacted:<kind>]``.
 
-The time it takes grows with the length of the text and with nothing else. What has a known shape
-or a telling name is found; nothing else can be.
+The time it takes depends only on the length of the text. It finds secrets with a known shape or a
+telling name, and no others.
 """
 
 import re
@@ -17,13 +17,13 @@ from .key_names import is_gap, kind_of_name, lowered
 from .searches import SEARCHES
 from .tokens import TOKEN_BEGINNING, Found, Search, long_words
 
-# Longer texts are cut before they are scanned: what is not scanned is not kept.
+# Longer texts are cut before they are scanned: text that is not scanned is not kept.
 SCANNED_MAX = 1_048_576
 CUT = "[redacted:not-scanned]"
-# A text with more secrets of one kind of search than this is made of them: the rest is cut as well,
-# so that a flood of them cannot keep the daemon busy.
+# A text in which one search finds more secrets than this consists of them: the rest is cut as well,
+# so that a flood of secrets cannot keep the daemon busy.
 FOUND_MAX = 1_000
-# Secrets glued together come to light one by one; more than so many were glued by hand.
+# Secrets without a gap between them are found one by one; more than this is deliberate.
 PASSES = 8
 _SHORTEST = 6
 _EVERY = SEARCHES
@@ -35,9 +35,9 @@ for _place, _search in enumerate(SEARCHES):
     for _needle in _search.needles:
         _called[_needle] = (*_called.get(_needle, ()), _place)
 _LETTERS = frozenset("".join(_CALLED_BY_TOKENS))
-# From here on it is worth while to ask first which letters occur, in characters.
+# From this length on, in characters, it is faster to check first which letters occur.
 _MANY = 10_000
-# Of one character or none: the expression that looks for the others has no place for them.
+# Needles of one character or none: the expression for the others does not contain them.
 _SHORT_NEEDLES = tuple(pair for pair in _CALLED_BY_TOKENS.items() if len(pair[0]) < 2)
 _encode = msgspec.json.Encoder().encode
 
@@ -48,7 +48,7 @@ def redact(text: str) -> str:
 
 
 def _clean(text: str, searches: Sequence[Search]) -> str:
-    """Scan a text, again when something was found: what stood beside a secret may come to light."""
+    """Scan a text, and again after each find: a replacement may reveal a secret beside it."""
     for _ in range(PASSES):
         if len(text) < _SHORTEST:
             return text
@@ -60,7 +60,7 @@ def _clean(text: str, searches: Sequence[Search]) -> str:
 
 
 def _without_disguised(text: str) -> str:
-    """Replace the secrets that come to light without invisible characters and colours."""
+    """Replace the secrets that are only found without invisible characters and colours."""
     found = undisguised(text)
     if found is None:
         return text
@@ -78,8 +78,8 @@ def _without_disguised(text: str) -> str:
 def _without(text: str, spans: Iterable[Found], *, whole: bool = False) -> str:
     """Replace spans of a text, from left to right.
 
-    One that overlaps the one before goes with it if it goes as a ``whole``; else what is left of it
-    is looked at again.
+    A span that overlaps the one before is replaced with it if ``whole`` is set; else the rest of it
+    is scanned again.
     """
     parts: list[str] = []
     position = 0
@@ -90,12 +90,12 @@ def _without(text: str, spans: Iterable[Found], *, whole: bool = False) -> str:
         elif whole:
             position = max(position, end)
         if len(parts) == 2 * FOUND_MAX:
-            # Apart, or the last one would not be known again.
+            # On its own line, or a later scan would not recognise the last replacement.
             return "".join([*parts, f"\n{CUT}"])
     return "".join([*parts, text[position:]]) if parts else text
 
 
-# As they are written in JSON and in the source of programs.
+# Disguises as they are escaped in JSON and in source code.
 _WRITTEN = (
     r"\\\\?(?:u(?:00[aA][dD]|034[fF]|061[cC]|200[b-fB-F]|202[a-eA-E]|206[0-9a-fA-F]|[fF][eE][fF]{2})"
     r"|(?:u001[bB]|x1[bB]|033|e)\[[0-?]{0,40}[ -/]{0,4}[@-~])"
@@ -105,7 +105,7 @@ _DISGUISE = re.compile(rf"[{INVISIBLE}]|{_COLOUR}|{_WRITTEN}")
 
 
 def undisguised(text: str) -> tuple[str, list[int]] | None:
-    """Return a text without its disguises, and for each character its place; None without any."""
+    """Return a text without its disguises, and each character's position; None if it has none."""
     if not _is_disguised(text):
         return None
     parts: list[str] = []
@@ -141,11 +141,11 @@ def _beyond_ascii(text: str) -> str:
 
 
 def redact_data(value: Any) -> Any:
-    """Return JSON data without secrets, also without those that only a key tells.
+    """Return JSON data without secrets, including those that only a key reveals.
 
-    The same object when it holds none.
+    The same object is returned when it holds none.
     """
-    # One look at everything: most data is done with after it.
+    # One scan of everything: for most data this is enough.
     together = _encode(value).decode()
     live = _EVERY if undisguised(together) else _live(together, _EVERY)
     if not live and len(together) <= SCANNED_MAX:
@@ -157,13 +157,14 @@ def redact_data(value: Any) -> Any:
 def has_no_secret(json: str) -> bool:
     """Return whether data written as JSON certainly holds no secret.
 
-    JSON writes what a secret is found by as it is, and puts nothing before it that would hide it.
+    JSON leaves the parts by which secrets are found unchanged, and puts nothing before them that
+    would hide them.
     """
     return len(json) <= SCANNED_MAX and not _live(json, _EVERY) and undisguised(json) is None
 
 
 def _live(text: str, searches: Sequence[Search]) -> list[Search]:
-    """Return those of the searches that could find something in a text, in their order."""
+    """Return the searches that could find something in a text, in their order."""
     lower = lowered(text)
     every = searches is _EVERY
     words = long_words(text) if every or any(s.in_long_words for s in searches) else ""
@@ -189,7 +190,7 @@ def _of_tokens(words: str) -> Iterator[int]:
     if len(words) < _MANY:
         called = _CALLED_BY_TOKENS.items() if TOKEN_BEGINNING.search(words) else _SHORT_NEEDLES
     else:
-        # To look for single letters first is quicker then.
+        # For long texts, it is faster to look for single letters first.
         letters = {letter for letter in _LETTERS if letter in words}
         called = [pair for pair in _CALLED_BY_TOKENS.items() if letters.issuperset(pair[0])]
     for needle, which in called:
@@ -210,13 +211,13 @@ def _replace(text: str, search: Search) -> str:
 
 
 class _Cleaning:
-    """Walks through data with the searches that are worth making in it."""
+    """Walks through data with the searches that could find something in it."""
 
     def __init__(self, live: Sequence[Search]) -> None:
         self._live = live
 
     def clean(self, value: Any, told: str | None = None) -> Any:
-        """Return the value without secrets; ``told`` is the kind that a key above announces."""
+        """Return the value without secrets; ``told`` is the kind that a parent key announces."""
         if isinstance(value, str):
             secret = told and value and not is_gap(value)
             return f"[redacted:{told}]" if secret else _clean(value, self._live)
@@ -240,7 +241,7 @@ class _Cleaning:
         return found
 
     def _free(self, name: str, taken: dict[str, Any]) -> str:
-        """Two names may become one when a secret in them is replaced; neither value is lost."""
+        """Return a free name: redaction may make two names equal, and neither value is lost."""
         number, free = 1, name
         while free in taken:
             number += 1

@@ -1,7 +1,7 @@
 """Redaction of a request, planned once per type from its annotations.
 
-What is a text is read from the annotations, once per type: a string that follows a pattern (ids,
-agents, paths) or is an id by its name stays as it is, and every other string is free text.
+The annotations show which fields are texts. A string with a pattern (ids, agents, paths) or with
+the name of an id stays unchanged; every other string is free text.
 """
 
 from collections.abc import Callable
@@ -24,17 +24,17 @@ PROMPT = "prompt_submitted"
 def without_secrets(request: T) -> T:
     """Return the request with its secrets replaced; the same one when it holds none.
 
-    Raises nothing, and leaves requests alone that store nothing.
+    Raises nothing, and leaves requests that store nothing unchanged.
     """
     if isinstance(request, HookDeliver):
-        return request  # its payload is cleaned as the report that is made of it
+        return request  # its payload is cleaned in the report made from it
     return struct_without_secrets(request) if isinstance(request, Mutation) else request
 
 
 def without_prompt(request: T) -> T:
-    """Return a request that reports a prompt with nothing but the ids in its data.
+    """Return a request that reports a prompt with only the ids in its data.
 
-    The event itself is activity and stays.
+    The event itself is activity and is kept.
     """
     if not isinstance(request, EventAppend) or request.type != PROMPT:
         return request
@@ -59,21 +59,21 @@ def struct_without_secrets(value: T) -> T:
 
 @cache
 def _plan(kind: type[Any]) -> tuple[tuple[str, Clean], ...]:
-    """Return the fields of a Struct that can hold text, each with what cleans it."""
+    """Return the fields of a Struct that can hold text, each with its cleaner."""
     info = inspect.type_info(kind)
     if not isinstance(info, inspect.StructType):
         raise TypeError(f"{kind.__name__} is no Struct")
     found = (
         (field.name, _cleaner(field.type))
         for field in info.fields
-        # What names something stays, or it would name something else.
+        # A changed name would refer to something else.
         if not field.name.endswith("_id") and field.name not in BY_NAME_ONLY
     )
     return tuple((name, clean) for name, clean in found if clean)
 
 
 def _cleaner(kind: inspect.Type) -> Clean | None:
-    """Return what cleans values of a type; None for a type that holds no free text."""
+    """Return the cleaner of a type's values; None for a type that holds no free text."""
     if isinstance(kind, inspect.Metadata):
         return _cleaner(kind.type)
     if isinstance(kind, inspect.StrType):
@@ -88,7 +88,7 @@ def _cleaner(kind: inspect.Type) -> Clean | None:
         )
     if isinstance(kind, inspect.UnionType):
         if all(isinstance(each, inspect.StructType) for each in kind.types):
-            return struct_without_secrets  # a Struct says by itself what it is
+            return struct_without_secrets  # the value's own type selects the cleaner
         cleaners = [clean for each in kind.types if (clean := _cleaner(each))]
         if len(cleaners) > 1:
             raise TypeError(f"cannot tell which member of {kind} a value belongs to")

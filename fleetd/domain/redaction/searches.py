@@ -1,7 +1,7 @@
 r"""The searches for secrets in a text, in the order they are made.
 
-None looks back and forth over an unbounded run: a search that judged a value goes on after it,
-and repetitions end at a fixed length or are possessive.
+None backtracks over an unbounded run: a search continues after a value that it judged, and
+repetitions end at a fixed length or are possessive.
 """
 
 import base64
@@ -23,7 +23,7 @@ _URL = re.compile(
 
 
 def _in_url(text: str, lower: str, found: re.Match[str]) -> Found | None:
-    """Return the password of a URL, or the token in the place of its user."""
+    """Return the password of a URL, or the token in place of its user."""
     start, end = found.span(found.lastindex or 0)
     value = text[start : end - 1]
     secret = value and not is_gap(value) and (found.lastindex == 1 or is_opaque(value))
@@ -45,11 +45,11 @@ _CREDENTIALS = re.compile(r"[\w.~+/-]{16,}+=*")
 
 
 def _authorization(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    """Return what follows an Authorization header's scheme; the scheme stays."""
+    """Return the credentials after an Authorization header's scheme; the scheme stays."""
     header = header_at(text, _header(lower, head.start(), "proxy-"), head.end())
     scheme = _SCHEME.match(text, header.start)
     start = scheme.end() if scheme else header.start
-    # Digest and its like are made of several parts.
+    # Digest and similar schemes have several parts.
     whole = scheme and not scheme[1]
     value = header.after(text, start) if whole else value_at(text, start)
     secret = _authorizes(value, bool(scheme))
@@ -57,7 +57,7 @@ def _authorization(text: str, lower: str, head: re.Match[str]) -> Found | None:
 
 
 def _header(lower: str, start: int, prefix: str) -> int:
-    """Return where the name of a header begins that may have a prefix."""
+    """Return the beginning of a header's name, which may have a prefix."""
     return start - len(prefix) if lower.startswith(prefix, max(0, start - len(prefix))) else start
 
 
@@ -69,12 +69,12 @@ def _authorizes(value: Value, has_scheme: bool) -> bool:
 
 
 def _credentials(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    """Return what follows Bearer or Basic without a header's name."""
+    """Return the credentials after Bearer or Basic without a header's name."""
     found = _CREDENTIALS.match(text, head.end())
     return (*found.span(), "authorization") if found and is_opaque(found[0]) else None
 
 
-# What follows is looked at no further than a value is judged, with its quotes and spaces.
+# The lookahead is as long as the judged part of a value, with its quotes and spaces.
 _COOKIE = re.compile(
     r"cookie(?>(?:\\{0,3}[\"'])?[ \t]{0,4}(?:(:)|=)[ \t]{0,4}|[ \t]{1,4})(?=[^=\r\n]{0,150}+=)"
 )
@@ -181,7 +181,7 @@ _SIGNED = re.compile(r"(?:%(?!26)|[^&#\s\"'`<>\\%]){16,2000}")
 
 
 def _signature(text: str, lower: str, head: re.Match[str]) -> Found | None:
-    """Return the signature of an address that gives access to whoever has it: ?sig=value."""
+    """Return the signature of an address that gives access to any holder: ?sig=value."""
     value = _SIGNED.match(text, head.end())
     return (*value.span(), "token") if value and is_opaque(value[0]) else None
 
@@ -193,7 +193,7 @@ def _is_signed(text: str) -> bool:
     return any(sign in text for sign in ("sig=", "ature=", "%3D", "%3d", "u003"))
 
 
-# A token that is wrapped in Base64 is no shorter; a path may look like it.
+# A token wrapped in Base64 is no shorter than this; a path may look like one.
 _ENCODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{28,}+={0,2}")
 
 
@@ -210,7 +210,7 @@ def _encoded(text: str) -> Iterator[Found]:
 
 
 def _decoded(word: str) -> str:
-    """Return the text that Base64 holds; empty where it holds none, as a digest."""
+    """Return the text that Base64 holds; empty where it holds none, such as a digest."""
     whole = word[: len(word) - (len(word) % 4 == 1)]
     whole += "=" * (-len(whole) % 4)
     try:
@@ -245,7 +245,7 @@ SEARCHES: tuple[Search, ...] = (
     Search(("psk",), after_each(_PSK, _key_of_auth, any_case=True, skip=True)),
     Search(("identified",), after_each(_IDENTIFIED, _identified, any_case=True, skip=True)),
     Search(BEGINNINGS, inserted, lambda text: "INSERT" in text or "insert" in text),
-    # login("me", "value"); what PowerShell makes a secure string of; Redis' configuration.
+    # login("me", "value"); PowerShell's secure strings; Redis' configuration.
     Search(
         ("auth", "login", "credential"),
         after_each(_LOGIN, _next_word, skip=True),

@@ -1,10 +1,9 @@
 """Tokens of well-known services and private keys: their shapes, and the searches for them.
 
-The facts (how a token begins, which characters follow, how many) are those that gitleaks knows
-(config/gitleaks.toml, https://github.com/gitleaks/gitleaks, MIT licence) and what services document
-themselves. The expressions are our own: none goes back over what it has matched, and most ask for
-fewer characters than a whole token has, because output that a harness cut off still shows most of a
-secret.
+The facts (how a token begins, which characters follow, how many) are from gitleaks
+(config/gitleaks.toml, https://github.com/gitleaks/gitleaks, MIT licence) and from the services'
+documentation. The expressions are our own, and none backtracks. Most require fewer characters than
+a whole token has, because output that a harness cut off still shows most of a secret.
 """
 
 import re
@@ -26,9 +25,9 @@ _KEY_MAX = 65_536
 class Shape(NamedTuple):
     """One shape of a token of ``kind``.
 
-    ``pattern`` matches from ``needle`` on, which is what it begins with; ``before`` matches what
-    the token has in front of it. ``within`` stands somewhere in each token whose needle stands in
-    much that is none.
+    ``pattern`` matches from ``needle`` on, with which it begins; ``before`` matches the part of the
+    token in front of it. If the needle is common in other text, ``within`` is a text that each
+    token contains.
     """
 
     kind: str
@@ -38,7 +37,7 @@ class Shape(NamedTuple):
     within: str = ""
 
 
-# kind, characters after the prefix, how many of them at least, prefixes.
+# kind, characters after the prefix, their least number, prefixes.
 _PREFIXED = (
     ("github", ALNUM + "_", 20, "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_"),
     ("gitlab", DOTTED, 20, "glpat- gldt- glcbt- glptt- glft- glsoat- glrt- glimt- glagent- gloas-"),
@@ -108,9 +107,9 @@ def _shape(
 ) -> Shape:
     """Return a shape; ``before`` is characters with their least and greatest number.
 
-    Looking back comes after the needle: an expression that begins with fixed characters is found
-    many times faster. ``alone`` says that the token does not begin within a word; the ``\\n`` of
-    JSON inside a text is no letter of a word.
+    The lookbehind comes after the needle: an expression that begins with fixed characters is many
+    times faster. ``alone`` says that the token does not begin within a word; the ``\\n`` of JSON
+    inside a text is no letter of a word.
     """
     fixed = re.escape(needle)
     checks, ahead = "", None
@@ -154,7 +153,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
 )
 
-# A Discord token begins with nothing in particular: its last parts are looked for first.
+# A Discord token has no fixed beginning: the search looks for its last parts first.
 DISCORD = re.compile(rf"\.[{URL_SAFE}]{{6}}\.[{URL_SAFE}]{{27,}}+")
 DISCORD_BEFORE = re.compile(rf"[MNO][{URL_SAFE}]{{22,28}}\Z")
 
@@ -166,11 +165,11 @@ CHARACTERS = rf".:~\\{BASE64}"
 
 
 class Search(NamedTuple):
-    """A search, worth making in texts that hold one of its needles (in lower case).
+    """A search, useful in texts that contain one of its needles (in lower case).
 
-    ``find`` yields where secrets begin and end, and their kind, from left to right. ``sign`` is
-    what else has to be there, where the needle alone is too common. ``in_long_words`` says that
-    needle (as it is written) and sign are looked for in the text's ``long_words`` only.
+    ``find`` yields the begin, end and kind of secrets, from left to right. ``sign`` is a further
+    condition where the needle alone is too common. With ``in_long_words``, needle (in its own case)
+    and sign are searched in the text's ``long_words`` only.
     """
 
     needles: tuple[str, ...]
@@ -187,10 +186,10 @@ def after_each(
 ) -> Callable[[str], Iterator[Found]]:
     """Return a search that judges what follows each ``head``.
 
-    ``judge`` is given the text, the text that was searched, and the match. ``any_case`` searches
-    in lower case. The search goes on behind the head: what was found may hold the next one (in a
-    netrc an entry without a password ends where the next entry begins). With ``skip`` it goes on
-    behind what was found, where that may hold words that look like a head.
+    ``judge`` gets the text, the text that was searched, and the match. ``any_case`` searches in
+    lower case. The search continues after the head: what was found may hold the next one (in a
+    netrc an entry without a password ends where the next entry begins). With ``skip`` it continues
+    after what was found: use it where that may hold words that look like a head.
     """
 
     def find(text: str) -> Iterator[Found]:
@@ -214,7 +213,7 @@ def long_words(text: str) -> str:
     """Return the words of a text that are long enough for a token, each once."""
     raw = text.encode("utf-8", "surrogatepass")
     mask = raw.translate(_MASK)
-    words: dict[bytes, None] = {}  # the same path stands in an output again and again
+    words: dict[bytes, None] = {}  # an output often repeats the same path
     end = 0
     while (start := mask.find(_LONG, end)) >= 0:
         end = mask.find(b" ", start + LEAST)
@@ -226,12 +225,12 @@ def long_words(text: str) -> str:
 def any_of(words: Iterable[str]) -> str:
     """Return an expression for any of these words that shares their beginnings.
 
-    It looks at each character of a text once, where an alternation tries every word.
+    It reads each character of a text once, while an alternation tries every word.
     """
     by_first: dict[str, list[str]] = {}
     for word in sorted(words):
         by_first.setdefault(word[:1], []).append(word[1:])
-    if "" in by_first:  # whatever follows, a word ends here
+    if "" in by_first:  # a word ends here, so the rest is irrelevant
         return ""
     branches = [re.escape(first) + any_of(rest) for first, rest in by_first.items()]
     return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
@@ -239,7 +238,7 @@ def any_of(words: Iterable[str]) -> str:
 
 _BEGIN = re.compile(r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END = re.compile(r"-----END[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-# What stands in a key and between its lines, however they are quoted.
+# The characters of a key and between its lines, however they are quoted.
 _IN_KEYS = string.ascii_letters + string.digits + "+/=" + string.whitespace + "\"'>|,\\"
 _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{32}")
 _CUT_OFF = re.compile(
@@ -249,7 +248,7 @@ _CUT_OFF = re.compile(
 
 
 def private_keys(text: str) -> Iterator[Found]:
-    """Find private key blocks, also those whose end is missing."""
+    """Find private key blocks, including those whose end is missing."""
     position = 0
     while begin := _BEGIN.search(text, position):
         dashes = text.find("-----", begin.end())
@@ -260,7 +259,7 @@ def private_keys(text: str) -> Iterator[Found]:
 
 
 def key_tail(text: str) -> Iterator[Found]:
-    """Find a private key whose beginning is missing: of long outputs the end is kept."""
+    """Find a private key whose beginning is missing, as only the end of long outputs is kept."""
     end = _END.search(text)
     if end is None or _BEGIN.search(text, 0, end.start()) is not None:
         return
@@ -289,7 +288,7 @@ def _shaped(shape: Shape) -> Search:
 
 
 def _before(text: str, at: int, pattern: re.Pattern[str]) -> int | None:
-    """Return where a token begins of which the rest begins at a place; None when it is none."""
+    """Return where a token begins whose second part is at ``at``; None if it is no token."""
     first = max(0, at - BEFORE)
     found = pattern.search(text[first:at])
     return first + found.start() if found else None
@@ -312,5 +311,5 @@ TOKEN_SEARCHES: tuple[Search, ...] = (
     Search((".",), after_each(DISCORD, _discord), DISCORD.search, in_long_words=True),
 )
 
-# One look for the beginnings of all tokens: hardly any text has one.
+# One search for the beginnings of all tokens: hardly any text has one.
 TOKEN_BEGINNING = re.compile(any_of(shape.needle for shape in SHAPES))

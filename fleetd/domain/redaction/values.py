@@ -1,4 +1,4 @@
-"""Where a value begins and ends in a text, and whether it may be a secret."""
+"""Values in a text: where they begin and end, and whether they may be secrets."""
 
 import re
 from typing import NamedTuple
@@ -17,8 +17,8 @@ _REPLACED = r"\[redacted:[a-z0-9-]+\]"
 _PLAIN = re.compile(rf"""(?:[^{SPACES}"'`<>(){{}}\[\],;&|\\]++|{_REPLACED})*+""")
 _SHELL = re.compile(rf"""[^{SPACES}"'`;&|\\]*+""")
 _LINE = re.compile(r"(?:[^\\\r\n]++|\\(?![nr]))*+")
-# Where a value may be a secret of which nothing is known but the name before it: it is quoted, or
-# holds a digit.
+# Matches before a value that may be a secret although only its name is known: it is quoted, or has
+# a digit.
 PROMISING = (
     r"""(?=[bfrunBFRUN]{0,2}\\{0,3}["'`]|[^\t-\r\x1c-\x20"'`<>(){},;&|\\0-9]{0,127}+[0-9])"""
 )
@@ -29,13 +29,13 @@ _DIGIT = re.compile(r"[0-9]")
 _LETTERS = re.compile(r"[A-Za-z]+")
 
 
-# So much of a value is judged. A value that is kept may hold the next candidate, so it is looked
-# at again and again: what is looked at has to be short.
+# The number of characters of a value that are judged. A kept value may contain the next candidate
+# and is then scanned again, so the scanned part has to be short.
 _JUDGED = 128
 
 
 class Value(NamedTuple):
-    """A value in a text: its beginning, which is judged, and how to find where it ends."""
+    """A value in a text: its beginning, which is judged, and how to find its end."""
 
     start: int
     text: str
@@ -50,7 +50,7 @@ class Value(NamedTuple):
         return end if self.quoted else _without_stop(text, self.start, end)
 
     def after(self, text: str, start: int) -> "Value":
-        """Return what is left of the value from a later place on."""
+        """Return the rest of the value from a later position on."""
         return _value(text, start, self.inside, quoted=self.quoted)
 
 
@@ -63,7 +63,7 @@ def _value(text: str, start: int, inside: re.Pattern[str], *, quoted: bool) -> V
 
 
 def _without_stop(text: str, start: int, end: int) -> int:
-    """A sentence may end right after a value."""
+    """Return the end of a value without the punctuation of a sentence around it."""
     return start + len(text[start:end].rstrip(".:,!?"))
 
 
@@ -77,7 +77,7 @@ def quoted_at(text: str, position: int) -> Value | None:
 
 
 def value_at(text: str, position: int, *, to_space: bool = False) -> Value:
-    """Return the value that begins at a position; ``to_space`` is how far a shell's word goes."""
+    """Return the value that begins at a position; ``to_space`` extends it like a shell's word."""
     quoted = quoted_at(text, position)
     return quoted or _value(text, position, _SHELL if to_space else _PLAIN, quoted=False)
 
@@ -88,7 +88,7 @@ def element_at(text: str, position: int) -> Value:
 
 
 def header_at(text: str, name: int, position: int) -> Value:
-    """Return the value of a header that stands at ``name``, as far as its own quotes or its line.
+    """Return the value of a header whose name is at ``name``, up to the end of quotes or line.
 
     The quotes are around the value, or around the whole header, or there are none.
     """
@@ -102,7 +102,7 @@ def header_at(text: str, name: int, position: int) -> Value:
 
 
 def is_secret(kind: str, value: Value, style: str) -> bool:
-    """Whether the value of a telling name is a secret, rather than code or a gap to fill in.
+    """Return whether the value of a telling name is a secret, not code or a gap to fill in.
 
     ``style`` is how it was given: ``shell`` (NAME=value), ``tight`` (name=value) or ``loose``
     (name: value, --name value), where words of a sentence may follow.
@@ -116,19 +116,19 @@ def is_secret(kind: str, value: Value, style: str) -> bool:
         could_be = False
     else:
         could_be = "(" not in text if style == "shell" else _stands_out(kind, text, style)
-    # The cheap questions come first.
+    # The cheap checks come first.
     return could_be and not is_path(text) and not is_placeholder(text, quoted=value.quoted)
 
 
 def is_not_count(value: Value, style: str) -> bool:
-    """Whether the value of "pass" may be a password: not how many passed, and not what passed."""
+    """Return whether the value of "pass" may be a password, not how many or what passed."""
     if value.text.isdigit() or _SPACE.search(value.text):
         return False
     return value.quoted or style != "loose"
 
 
 def _stands_out(kind: str, text: str, style: str) -> bool:
-    """Whether an unquoted value is none of the names and words that code and prose hold."""
+    """Return whether an unquoted value is unlike the names and words of code and prose."""
     if style == "tight" and kind == "password" and _LETTERS.fullmatch(text):
         return True
     digits = len(_DIGIT.findall(text))
@@ -140,6 +140,6 @@ def _stands_out(kind: str, text: str, style: str) -> bool:
 
 
 def is_opaque(text: str) -> bool:
-    """Whether a word is made of mixed characters, as tokens are and words are not."""
+    """Return whether a word is made of mixed characters, as tokens are and words are not."""
     kinds = (str.isdigit, str.islower, str.isupper)
     return len(text) >= 16 and sum(any(map(kind, text[1:100])) for kind in kinds) >= 2

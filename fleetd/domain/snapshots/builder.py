@@ -1,6 +1,6 @@
 """Snapshot builder: the content of a snapshot, as declared and as the store knows it.
 
-What is declared always wins.
+Declared values always win.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of a snapshot to be; ``end`` is the last event that it, or one before, covers."""
+    """The content of a new snapshot; ``end`` is the last event that it, or one before, covers."""
 
     status: RunStatus
     step_state: StepState
@@ -68,7 +68,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
-    """Look up everything about a run; nothing is known of one that nobody has heard of."""
+    """Look up everything that the store knows about a run."""
     run = runs.run_row(tx, run_id)
     session = runs.session_of_run(tx, run_id)
     agent_id = trigger.agent_id or (session or {}).get("agent_id") or (run or {}).get("agent_id")
@@ -76,7 +76,7 @@ def run_facts(tx: Tx, run_id: str, trigger: Trigger) -> RunFacts:
         session = runs.open_session_of(tx, agent_id)
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id) if agent_id else None
     newest = None
-    # With a damaged one nothing can be compared, and verify will tell of it.
+    # A damaged snapshot cannot be compared; verify will report it.
     with suppress(Corrupt):
         row = newest_row(tx, run_id) if run else None
         newest = from_row(row) if row else None
@@ -100,7 +100,7 @@ def newest_row(tx: Tx, run_id: str) -> Row | None:
 
 
 def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
-    """Return what a snapshot of the run says now."""
+    """Return the content of a snapshot of the run now."""
     span = uncovered_span(tx, known)
     status, why = _status(tx, known)
     status = trigger.status or status
@@ -124,7 +124,7 @@ def build(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger) -> Draft:
 def uncovered_span(tx: Tx, known: RunFacts) -> outcomes.Span | None:
     """Return the part of the log that no snapshot covers yet.
 
-    The first snapshot of a run begins with its session, after what other runs of its agent have.
+    The first snapshot of a run begins with its session, after what other runs of its agent cover.
     """
     if known.agent_id is None:
         return None
@@ -135,7 +135,7 @@ def uncovered_span(tx: Tx, known: RunFacts) -> outcomes.Span | None:
 def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
     """Return the last event that snapshots of an agent cover.
 
-    Sessions of two harnesses with one id are one run: each agent goes on from its own snapshots.
+    Sessions of two harnesses with one id are one run: each agent continues from its own snapshots.
     """
     if known.run and known.run["agent_id"] in (None, agent_id):
         since: int = known.run["events_seq"]
@@ -154,10 +154,10 @@ def _recorded_until(tx: Tx, known: RunFacts, agent_id: str) -> int:
 
 
 def _status(tx: Tx, known: RunFacts) -> tuple[RunStatus, str | None]:
-    """Return how a run is, and what broke it off when something did."""
+    """Return the status of a run, and the reason if something broke it off."""
     agent = known.agent
     if agent is None:
-        # Nobody else speaks for it: it is as it was said last.
+        # There is no other source: the last recorded status applies.
         return (known.newest.status if known.newest else "in_progress"), None
     if plan_steps.all_done(known.plan):
         return "completed", None
@@ -187,7 +187,7 @@ def _broken_turn(tx: Tx, agent_id: str) -> str | None:
 def _failed_last(
     tx: Tx, span: outcomes.Span | None, known: RunFacts, found: Sequence[CommandOutcome]
 ) -> str | None:
-    """Return the last command if it failed: nothing has made that good."""
+    """Return the last command if it failed: then nothing has succeeded after it."""
     last = found[-1] if found else None
     if last is None and span is not None:
         last = outcomes.newest_outcome(tx, span)
@@ -201,10 +201,10 @@ def _failed_last(
 def _step_state(
     ctx: Context, known: RunFacts, trigger: Trigger, status: RunStatus, failure: str | None
 ) -> tuple[StepState, int]:
-    """Return the step that a run is at, and how many entries were too many for it."""
+    """Return the step that a run is at, and how many entries were left out of it."""
     said = trigger.step
     if said is None and known.session is None and not known.plan and known.newest:
-        # Nobody else knows the plan: the step is the one that was said last.
+        # There is no other source for the plan: the last recorded step applies.
         return _as_said_last(known.newest, status), 0
     complied, violations = plan_steps.compliance(ctx, known.plan), 0
     hints = plan_steps.computed_hints(known.plan, failure, said, status)
@@ -219,7 +219,7 @@ def _step_state(
 
 
 def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
-    """Return the step of the newest snapshot; once the run is completed, nothing is ahead of it."""
+    """Return the step of the newest snapshot; a completed run has nothing left to do."""
     if status != "completed" or newest.status == "completed":
         return newest.step_state
     left = plan_steps.computed_hints([], None, None, status)
@@ -227,9 +227,9 @@ def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
 
 
 def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: int) -> ContextDigest:
-    """Return what is declared of the window, and what is known of the rest.
+    """Return what is declared of the window, completed by what is known.
 
-    ``dropped`` are entries that this snapshot's bounds left out elsewhere.
+    ``dropped`` counts entries that this snapshot's limits left out elsewhere.
     """
     before = known.newest.context_digest if known.newest else None
     if trigger.digest is None and known.agent is None and before is not None:
@@ -252,7 +252,7 @@ def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: in
 
 
 def _pressure(session: Row | None) -> WindowPressure:
-    """Return how full the window of a session is, as far as its harness told; low by default."""
+    """Return how full the window of a session is, as its harness reported; low by default."""
     if session is None:
         return "low"
     if session["context"] == "compacting":
@@ -280,7 +280,7 @@ def _protected(
 
 
 def _profile(config: Config) -> str:
-    """Return the name of the limits and retention in force; one's own go by their digest."""
+    """Return the name of the limits and retention in force; custom ones have their checksum."""
     if (config.retention, config.limits) == (Retention(), Limits()):
         return "default"
     return f"custom-{digest_of(_canonical([config.retention, config.limits]))[:8]}"

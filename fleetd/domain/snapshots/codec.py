@@ -1,6 +1,6 @@
-"""Snapshot codec: a document and its checksum, as bytes and as a row; the kind of record it is.
+"""Snapshot codec: a document and its checksum, as bytes and as a row, and its kind of record.
 
-The nine fields stand in the order of docs/snapshots.md. A snapshot is never served before its
+The nine fields are in the order of docs/snapshots.md. A snapshot is never served before its
 checksum was compared.
 """
 
@@ -38,7 +38,7 @@ _strings = msgspec.json.Decoder(list[str]).decode
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """What becomes the name of a file or a directory, so that it must be an id."""
+    """The fields that become names of files and directories, so that they must be ids."""
 
     snapshot_id: SnapshotId
     run_id: RunId
@@ -55,14 +55,14 @@ def _fields(content: SnapshotContent) -> dict[str, Any]:
 
 
 def sealed(content: SnapshotContent) -> SnapshotDocument:
-    """Return the content with the checksum of it beside it."""
+    """Return the content together with its checksum."""
     fields = _fields(content)
     digest = digest_of(canonical(SnapshotContent(**fields)))
     return SnapshotDocument(**fields, integrity=msgspec.structs.replace(_SEAL, digest=digest))
 
 
 def seq_of(snapshot_id: str) -> int:
-    """Return the end of the log when a snapshot was taken, as its id tells; 0 for other ids."""
+    """Return the end of the log when a snapshot was taken, from its id; 0 for other ids."""
     suffix = snapshot_id.rpartition("_")[2]
     counted = suffix.isascii() and suffix.isdecimal() and len(suffix) <= _SEQ_DIGITS
     return int(suffix) if counted else 0
@@ -95,7 +95,7 @@ def to_columns(content: SnapshotContent) -> Row:
 def from_file(data: bytes, where: str) -> Snapshot:
     """Read a snapshot's file, uncompressed. ``where`` names it in errors.
 
-    Raises SchemaInvalid for bytes that are no snapshot, or one of a version that nobody knows,
+    Raises SchemaInvalid for bytes that are no snapshot, or one of an unknown version, and
     IntegrityMismatch for one that does not match its checksum.
     """
     try:
@@ -112,7 +112,7 @@ def from_file(data: bytes, where: str) -> Snapshot:
 def from_row(row: Row) -> Snapshot:
     """Build a Snapshot from its row and check it.
 
-    The other columns must say what the document says. Raises as ``from_file`` does.
+    The other columns must match the document. Raises the same errors as ``from_file``.
     """
     try:
         snapshot = _read(row["document_json"].encode())
@@ -179,8 +179,8 @@ def _read(data: bytes) -> Snapshot:
 
 
 def _integrity(stated: object) -> Integrity:
-    """Return the checksum that a document states; raises ValueError for one nobody can compare."""
-    # A default must not stand in for what was damaged.
+    """Return the checksum that a document states; raises ValueError if it cannot be compared."""
+    # A default must not replace a damaged value.
     if not isinstance(stated, dict) or set(stated) != set(Integrity.__struct_fields__):
         raise ValueError(f"it has no integrity of {', '.join(Integrity.__struct_fields__)}")
     integrity = msgspec.convert(stated, Integrity)
@@ -201,28 +201,28 @@ def _refuse(error: Exception, what: str, *, hint: str, **values: Any) -> NoRetur
 
 
 def with_file(snapshot: Snapshot, raw: bytes, *, compressed: bool) -> Snapshot:
-    """Return a snapshot that was read from a form of its file, the bytes of which are ``raw``."""
+    """Return a snapshot that was read from one form of its file, whose bytes are ``raw``."""
     digest = hashlib.sha256(raw).hexdigest()
     form = _form(snapshot.snapshot_id, len(raw), digest, compressed, present=True)
     return msgspec.structs.replace(snapshot, artifacts=[form])
 
 
 def with_warning(snapshot: Snapshot, trouble: str) -> Snapshot:
-    """Return a snapshot that another copy held than the one that ought to."""
+    """Return a snapshot with the warning that it was read from another copy than expected."""
     warning = f"{trouble.rstrip('.')}; it was read from another copy of it"
     return msgspec.structs.replace(snapshot, warnings=[warning])
 
 
 def is_from_another_copy(snapshot: Snapshot) -> bool:
-    """Whether a snapshot from a file was not read from the one that it ought to lie in."""
+    """Return whether a snapshot was read from another file than the expected one."""
     return bool(snapshot.warnings)
 
 
 def insert_snapshot(tx: Tx, ctx: Context, snapshot: Snapshot) -> Row:
-    """Return the row of a snapshot that had none; its run's is written too if that is missing.
+    """Write and return the row of a snapshot that has none; write its run's if that is missing.
 
-    Whose run it was is in no file. The log that its commands were gathered from may be lost, so
-    they count as declared; this snapshot covers what is left of that log.
+    No file has the agent of the run. The log that its commands were gathered from may be lost, so
+    they count as declared. This snapshot covers the rest of that log.
     """
     tx.run(
         "INSERT INTO runs (id, status, events_seq) VALUES (:id, :status, :seq)"

@@ -1,7 +1,7 @@
-"""Command outcomes: how the commands and tools of a run ended, declared or told by the log.
+"""Command outcomes: how the commands and tools of a run ended, as declared or logged.
 
-One outcome per call: some harnesses tell how a
-call ended in a second event, and the newer one knows more. Secrets are gone already.
+There is one outcome per call. Some harnesses report the end of a call in a second event, and the
+newer event has more detail. Secrets are already replaced.
 """
 
 from collections.abc import Sequence
@@ -22,22 +22,22 @@ from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
 NAME_CHARS = 200
 # A call has three events at most.
 MOST_EVENTS = 20 * MOST_OUTCOMES
-# How many of its agent's last events are looked through for a call of before the last snapshot,
-# and how many calls among them.
+# How many of an agent's last events are searched for calls from before the last snapshot, and how
+# many events of calls among them.
 LAST_EVENTS, _BEFORE = 1_000, 200
 _SLASH_COMMANDS = ("slashcommand", "slash_command")
 _LONGEST_MS = 2**53
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """Outcomes in the order in which they came, the last 50; ``dropped`` were before them."""
+    """The last 50 outcomes in order; ``dropped`` counts those before them."""
 
     kept: list[CommandOutcome]
     dropped: int = 0
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The part of the log that is an agent's: after ``since``, and not before ``begun_at``."""
+    """An agent's part of the log: after ``since``, and not before ``begun_at``."""
 
     agent_id: str
     since: int
@@ -45,7 +45,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def outcomes_declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
-    """Return what a caller declares, the last of it when it is too much."""
+    """Return the outcomes that a caller declares, only the last if there are too many."""
     kept = told[-MOST_OUTCOMES:]
     return Outcomes(
         [
@@ -64,7 +64,7 @@ def outcomes_declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
 
 
 def outcomes_in_log(tx: Tx, span: Span) -> Outcomes:
-    """Return how the calls ended that an agent reports in a part of the log."""
+    """Return the outcomes of the calls that an agent reports in a part of the log."""
     rows = _events(tx, span, BEGINS_A_CALL + ENDS_A_CALL, MOST_EVENTS)
     calls = _calls(rows, tx, span)
     kept = calls[-MOST_OUTCOMES:]
@@ -82,7 +82,7 @@ def outcomes_in_log(tx: Tx, span: Span) -> Outcomes:
 
 
 def newest_outcome(tx: Tx, span: Span) -> CommandOutcome | None:
-    """Return how the last call of an agent ended, whether a snapshot holds that already or not."""
+    """Return the outcome of an agent's last call, even if a snapshot already has it."""
     since = nth_newest_position(tx, span.agent_id, LAST_EVENTS)
     rows = _events(tx, msgspec.structs.replace(span, since=since), ENDS_A_CALL, 3)
     calls = _calls(rows, tx, None)
@@ -103,7 +103,7 @@ def _events(tx: Tx, span: Span, kinds: Sequence[str], most: int) -> list[Row]:
 
 
 class _Call(msgspec.Struct):
-    """One call as far as it was told; ``begun_ms`` and ``ended_ms`` are of the wall clock."""
+    """One call as far as it was reported; ``begun_ms`` and ``ended_ms`` are of the wall clock."""
 
     shell: bool = False
     command: str = ""
@@ -115,7 +115,7 @@ class _Call(msgspec.Struct):
     ended_ms: int | None = None
 
     def hear(self, kind: str, data: dict[str, Any], at_ms: int | None) -> None:
-        """Take in an event; what it does not say stays as it was."""
+        """Apply an event; fields that it lacks stay unchanged."""
         self.shell = self.shell or kind.startswith("command")
         self.command = _text(data, "command") or self.command
         self.tool = _text(data, "tool", "name") or self.tool
@@ -130,7 +130,7 @@ class _Call(msgspec.Struct):
             self.told_ms = told
 
     def outcome(self) -> CommandOutcome:
-        """Return how the call ended."""
+        """Return the outcome of the call."""
         result, code = _VERDICTS.get(self.result, _UNKNOWN)
         kind: OutcomeKind = "shell" if self.shell else "tool_use"
         if self.tool.lower() in _SLASH_COMMANDS:
@@ -149,7 +149,7 @@ class _Call(msgspec.Struct):
             return self.told_ms
         if self.begun_ms is None or self.ended_ms is None:
             return 0
-        # A clock that was set back in between measures nothing.
+        # The clock may have been set back in between.
         return max(0, self.ended_ms - self.begun_ms)
 
 
@@ -158,12 +158,12 @@ _VERDICTS: dict[str, tuple[Verdict, str | None]] = {
     "WARN": ("WARN", None),
     "FAIL": ("FAIL", "command_failed"),
 }
-# That a command ended is not enough to say how.
+# The end of a command alone does not show its result.
 _UNKNOWN: tuple[Verdict, str | None] = ("WARN", "outcome_unknown")
 
 
 def _text(data: dict[str, Any], *names: str) -> str:
-    """Return the first of these that is a text; anybody may append an event with anything in it."""
+    """Return the first of these that is a text; clients may append events with any data."""
     found = (data.get(name) for name in names)
     return next((text for text in found if isinstance(text, str) and text), "")
 
@@ -176,7 +176,7 @@ def _result(kind: str, data: dict[str, Any]) -> str:
 
 
 def _at_ms(row: Row, data: dict[str, Any]) -> int | None:
-    """Return when something happened: what waited in the spool says so itself."""
+    """Return when an event happened; an event that waited in the spool has its own time."""
     try:
         return to_ms(_text(data, "happened_at") or row["timestamp"])
     except (ValueError, OverflowError):
@@ -184,7 +184,7 @@ def _at_ms(row: Row, data: dict[str, Any]) -> int | None:
 
 
 def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:
-    """Return the calls that have ended, in the order of their last word."""
+    """Return the calls that have ended, in the order of their last event."""
     open_calls: dict[str, _Call] = {}
     ended: dict[str, _Call] = {}
     for row in rows:
@@ -205,9 +205,9 @@ def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:
 
 
 def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
-    """Note when calls began that were under way when the last snapshot was taken.
+    """Note the beginning of calls that were running when the last snapshot was taken.
 
-    Of one that had ended by then, and of which more is known now, when it ended as well.
+    For a call that had ended by then, and of which more is known now, note its end as well.
     """
     lacking = {
         name: call

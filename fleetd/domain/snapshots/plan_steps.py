@@ -1,6 +1,6 @@
 """Plan steps: where in its plan a run is, whether the plan is kept, and how the run can go on.
 
-The plan of an agent is what its harness told last, and then what else was given to it.
+The plan of an agent is what its harness reported last, followed by other sorties assigned to it.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from ..core.context import Context
 from ..core.tx import Row, Tx
 
 MOST_VIOLATIONS = 20
-# Why a sortie failed that is in the plan no more.
+# The reason of a failed sortie that is no longer in the plan.
 DROPPED = "dropped from the plan"
 TITLE_CHARS = 120
 SHOWN = 5
@@ -30,7 +30,7 @@ _STATUSES: dict[str, StepStatus] = {
     "completed": "done",
     "failed": "failed",
 }
-# Which step a run is at: the one under way, else one that waits for something, else the next.
+# The step that a run is at: the one in progress, else a blocked one, else the next.
 _RANK = ("in_progress", "blocked")
 _strings = msgspec.json.Decoder(list[str]).decode
 
@@ -49,12 +49,12 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open(self) -> bool:
-        """Whether there is something left to do."""
+        """Return whether there is something left to do."""
         return self.status in ("pending", "in_progress")
 
 
 def plan_of(tx: Tx, agent: Row | None) -> list[PlanStep]:
-    """Return the steps of an agent in its mission, in order; none for an agent nobody knows."""
+    """Return the steps of an agent in its mission, in order; none for an unknown agent."""
     if agent is None or agent["mission_id"] is None:
         return []
     rows = tx.all(
@@ -70,7 +70,7 @@ def plan_of(tx: Tx, agent: Row | None) -> list[PlanStep]:
 
 
 def step_status(sortie: Row) -> StepStatus:
-    """Return how far a sortie is, as a step."""
+    """Return the status of a sortie as a step."""
     dropped = sortie["status"] == "failed" and sortie["blocked_reason"] == DROPPED
     return "skipped" if dropped else _STATUSES[sortie["status"]]
 
@@ -99,13 +99,13 @@ def present_step(plan: Sequence[PlanStep]) -> PlanStep | None:
 
 
 def all_done(plan: Sequence[PlanStep]) -> bool:
-    """Whether every step is done, one at least; what the plan dropped counts as dealt with."""
+    """Return whether every step is done or dropped from the plan, and at least one is done."""
     statuses = {step.status for step in plan}
     return "done" in statuses and statuses <= {"done", "skipped"}
 
 
 def compliance(ctx: Context, plan: Sequence[PlanStep]) -> TodoCompliance:
-    """Return whether a plan is kept as plans are to be: one step at a time."""
+    """Return whether a plan is kept as required: one step at a time."""
     under_way = [step for step in plan if step.sortie_status == "in_progress"]
     violations = []
     if len(under_way) > 1:
@@ -136,7 +136,7 @@ def step_state(
     complied: TodoCompliance,
     hints: ResumeHints,
 ) -> StepState:
-    """Return the step of a run: as declared, and what is known of it beside that."""
+    """Return the step of a run: as declared, completed by what is known."""
     given = declared or DeclaredStep()
     return StepState(
         plan_path=given.plan_path,
@@ -149,9 +149,9 @@ def step_state(
 
 
 def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[TodoCompliance, int]:
-    """Return what a caller found about its plan, and how many violations were too many.
+    """Return what a caller found about its plan, and how many violations were left out.
 
-    Raises InvalidParams for a time that is none.
+    Raises InvalidParams for an invalid time.
     """
     kept = [short(told, SUMMARY_CHARS) for told in declared.violations[:MOST_VIOLATIONS]]
     try:
@@ -167,21 +167,21 @@ def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[Tod
 
 
 MOST_ACTIONS = 20
-# A command's output follows it: nobody's words.
+# The output of a command follows it, which is no agent's words.
 FAILED_FIRST = "Look into what failed: "
 READY, AFTER_FAILURE = "resume_ready", "resume_after_failure"
 NOTHING_LEFT, NO_PLAN = "resume_nothing_left", "resume_no_plan"
-# Said when a caller decides otherwise than the plan and gives no reason.
+# Used when a caller's decision differs from the plan's and has no reason.
 DECLARED = "resume_declared"
 
 
 def computed_hints(
     plan: Sequence[PlanStep], failure: str | None, said: DeclaredStep | None, status: RunStatus
 ) -> ResumeHints:
-    """Return what the plan says about going on; ``failure`` is what failed last, if it did.
+    """Return the resume hints of a plan; ``failure`` is what failed last, if anything did.
 
-    Where the store knows no plan, the step that the caller says it is at counts as one, and so
-    does a run that is completed: nothing is ahead of that.
+    If the store knows no plan, the step that the caller declares counts as one. So does a completed
+    run, which has nothing left to do.
     """
     stated = said.step_status if said is not None else None
     if not plan and stated is None and status != "completed":
@@ -214,9 +214,9 @@ def _said_ahead(said: DeclaredStep) -> list[str]:
 
 
 def declared_hints(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
-    """Return the hints that a caller gives, with what it does not say as computed.
+    """Return the hints that a caller gives, with computed values for those it omits.
 
-    Who says what comes next says that the run can go on, if not otherwise.
+    A caller that gives next actions also says that the run can go on, unless it says otherwise.
     """
     goes_on = computed.eligible or bool(declared.next_actions)
     eligible = goes_on if declared.eligible is None else declared.eligible

@@ -1,8 +1,8 @@
 """The part of a recovery context that comes from the agent's newest snapshot.
 
-Between two checkpoints that is the best account of the agent's work. An agent's snapshots are those
-of its runs, and of the lost agents that it took over from; what was recorded for no agent speaks
-for nobody. Texts that are not the agent's own are in quotes.
+Between two checkpoints, that is the best account of the agent's work. An agent's snapshots are
+those of its runs, and of the lost agents that it took over from. Snapshots without an agent are not
+used. Texts that are not the agent's own are in quotes.
 """
 
 import re
@@ -24,24 +24,24 @@ from .codec import from_row, seq_of
 from .plan_steps import FAILED_FIRST
 
 NAME_CHARS = 120
-# What makes a plan another one than that which a snapshot saw.
+# Events after which a plan differs from what a snapshot saw.
 _MOVES = (
     "('sortie_started', 'sortie_completed', 'sortie_failed', 'sortie_reopened', 'sortie_removed')"
 )
 _MOST_CALLS = 1_000
 _CLOSED = ("done", "failed", "skipped")
 _PASSES = "('command_finished', 'tool_finished')"
-# How hints say a step of the plan; the rest is the step's title.
+# How hints name a step of the plan; the group is the step's title.
 _OF_A_STEP = re.compile(r"(?:Continue|Then): (.*?)(?: \(blocked: .*\))?")
-# How far back something readable is looked for: runs of the agent, and snapshots of each.
+# How many runs of the agent, and snapshots of each, are searched for a readable one.
 RUNS, TRIED = 5, 20
 
 
 class SnapshotScope(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose snapshots are asked for: an agent's, as far as they are about a mission.
+    """The snapshots to search: an agent's, as far as they are about a mission.
 
-    ``whose`` are the agents whose runs speak for it. Behind the position ``until`` in the log
-    nothing counts: that is where a rewind goes back to.
+    ``whose`` are the agents whose runs count as its own. Nothing after the position ``until`` in
+    the log counts: that is where a rewind goes back to.
     """
 
     agent_id: str
@@ -51,7 +51,7 @@ class SnapshotScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def snapshot_scope(tx: Tx, mission: Row, agent_id: str, until: int | None = None) -> SnapshotScope:
-    """Return an agent as a reader: with those it took over from, none of another mission."""
+    """Return the scope of an agent: with those it took over from, none of another mission."""
     rows = tx.all(
         "SELECT id, mission_id FROM agents WHERE id = :agent OR succeeded_by = :agent ORDER BY id",
         agent=agent_id,
@@ -63,15 +63,15 @@ def snapshot_scope(tx: Tx, mission: Row, agent_id: str, until: int | None = None
 
 
 def _snapshots(tx: Tx, reader: SnapshotScope) -> Iterator[Snapshot]:
-    """Yield the snapshots that can be read and speak for an agent, run by run, newest first."""
+    """Yield the readable snapshots that count as an agent's, run by run, newest first."""
     rows = (row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id))
     return _readable(tx, reader, rows)
 
 
 def declared_outcomes(tx: Tx, reader: SnapshotScope, most: int) -> list[tuple[str, str]]:
-    """Return when outcomes were recorded that a client declared, and what they were; newest first.
+    """Return the outcomes that clients declared, each after its time, newest first.
 
-    Those that were gathered stand in the log, where they are read.
+    Gathered outcomes are in the log and are read there.
     """
     told = "AND gathered = 0 AND outcome_count > 0"
     rows = [row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id, told)]
@@ -86,7 +86,7 @@ def declared_outcomes(tx: Tx, reader: SnapshotScope, most: int) -> list[tuple[st
 
 
 def _runs(tx: Tx, reader: SnapshotScope) -> list[str]:
-    """Return the runs of which snapshots may speak for an agent, the one recorded last first."""
+    """Return the runs whose snapshots may count as an agent's, the one recorded last first."""
     rows = tx.all(
         "SELECT r.id, coalesce((SELECT max(s.seq) FROM snapshots s WHERE s.run_id = r.id), 0)"
         f" AS newest FROM runs r WHERE r.agent_id IN ({inside_of('author', reader.whose)})"
@@ -108,7 +108,7 @@ def _rows(tx: Tx, reader: SnapshotScope, run_id: str, more: str = "") -> list[Ro
 
 
 def _readable(tx: Tx, reader: SnapshotScope, rows: Iterator[Row]) -> Iterator[Snapshot]:
-    """Yield what can be read and speaks for the agent; damage is for others to tell and heal."""
+    """Yield readable snapshots that count as the agent's; others report and repair damage."""
     for row in rows:
         try:
             snapshot = from_row(row)
@@ -119,7 +119,7 @@ def _readable(tx: Tx, reader: SnapshotScope, rows: Iterator[Row]) -> Iterator[Sn
 
 
 def _of_mission(tx: Tx, reader: SnapshotScope, snapshot: Snapshot) -> bool:
-    """Whether a snapshot can be about a mission: its agent may have been in another one then."""
+    """Return whether a snapshot can be about a mission: its agent may have changed missions."""
     if snapshot.created_at < reader.mission["created_at"]:
         return False
     step_id = snapshot.step_state.step_id
@@ -136,7 +136,7 @@ def with_next_actions(
 ) -> RecoveryContext:
     """Return a recovery context with the next actions of its agent's newest snapshot first.
 
-    A step that has a line of its own already, or is over, is not said again.
+    A step that already has its own line, or is closed, is not repeated.
     """
     actions = _actions(tx, reader, sorties, live, titles)
     steps = dict.fromkeys([*actions, *live.next_steps]) if actions else live.next_steps
@@ -150,10 +150,10 @@ def _actions(
     live: RecoveryContext,
     titles: Titles,
 ) -> list[str]:
-    """Return the next actions that say more than the plan.
+    """Return the next actions that add something to the plan.
 
-    A snapshot that was taken by itself repeats the plan. What a client declared before it stands
-    until the plan moves.
+    An automatic snapshot repeats the plan. Actions that a client declared before it apply until the
+    plan changes.
     """
     said: list[str] | None = None
     for snapshot in _snapshots(tx, reader):
@@ -173,9 +173,9 @@ def _actions(
 
 
 def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles) -> list[str]:
-    """Return the titles of steps that have a line of their own already, or are over.
+    """Return the titles of steps that already have their own line, or are closed.
 
-    Also those that another agent worded: those only stand where they are quoted.
+    They include titles that another agent wrote: those may only appear in quotes.
     """
     steps, waits = set(live.next_steps), waits_in(sorties)
     return [
@@ -194,9 +194,9 @@ def _outcome(outcome: CommandOutcome) -> str:
 
 
 def _in_whose_words(reader: SnapshotScope, snapshot: Snapshot, action: str) -> str:
-    """Return an action as its reader may see it: one's own words as they are, others' in quotes.
+    """Return an action for its reader: the reader's own words unchanged, others' in quotes.
 
-    What a command put out when it failed is nobody's words.
+    The output of a failed command is no agent's words, so it is in quotes too.
     """
     if snapshot.agent_id != reader.agent_id:
         return _quoted(f"{snapshot.agent_id}: ", action)
@@ -206,12 +206,12 @@ def _in_whose_words(reader: SnapshotScope, snapshot: Snapshot, action: str) -> s
 
 
 def _quoted(before: str, words: str) -> str:
-    """Return a line with words in quotes which the end of the line does not cut off."""
+    """Return a line with words in quotes, short enough that the closing quote fits."""
     return before + quote(words, LINE_CHARS - len(before) - len("“”"))
 
 
 def _names(action: str, titles: list[str]) -> bool:
-    """Whether an action only names one of these sorties; there its title may have been cut."""
+    """Return whether an action only names one of these sorties, perhaps with its title cut."""
     found = _OF_A_STEP.fullmatch(action)
     told = _plain(found[1] if found else action)
     return any(told == _plain(short(title, NAME_CHARS)) for title in titles)
@@ -224,15 +224,15 @@ def _plain(text: str) -> str:
 def _plan_moved(
     tx: Tx, reader: SnapshotScope, snapshot: Snapshot, sorties: Sequence[SortieState]
 ) -> bool:
-    """Whether the agent's plan is another one by now: a step was begun, closed or removed since.
+    """Return whether the agent's plan has changed: a step was begun, closed or removed since.
 
-    A rewind opens steps again that a snapshot saw closed.
+    A rewind reopens steps that a snapshot saw closed.
     """
     state = snapshot.step_state
     present = next((s for s in sorties if s.id == state.step_id), None)
     if present is not None and (present.status in CLOSED_SORTIE) != (state.step_status in _CLOSED):
         return True
-    # A sortie's status is changed in the name of the agent that has it.
+    # The event of a sortie's new status has the agent that the sortie belongs to.
     return any(
         tx.one(
             "SELECT 1 AS moved FROM events WHERE agent_id = :agent AND seq > :seq"
@@ -246,7 +246,7 @@ def _plan_moved(
 
 
 def _made_good(tx: Tx, reader: SnapshotScope, snapshot: Snapshot, action: str) -> bool:
-    """Whether an action looks back at a failure after which something went well."""
+    """Return whether an action is about a failure after which something succeeded."""
     if not action.startswith(FAILED_FIRST):
         return False
     rows = tx.all(

@@ -1,6 +1,6 @@
-"""Runs: which session is which run, and which run an agent or a directory means.
+"""Runs: the run of a session, and the run that an agent or a directory means.
 
-A run is one session of one agent, or whatever a tool calls so.
+A run is one session of one agent, or anything else that a tool calls a run.
 """
 
 import hashlib
@@ -27,17 +27,17 @@ _LISTS = "fleetctl snapshot list shows the runs with snapshots."
 
 
 class RunCandidate(msgspec.Struct, frozen=True):
-    """A run that somebody means, or may mean, and whose it is, where that is known."""
+    """A run that a request means, or may mean, and its agent where that is known."""
 
     run_id: str
     agent_id: str | None
 
 
 def run_of_session(key: Key) -> str:
-    """Return the run of a session's window: the session's own id wherever that can be one.
+    """Return the run of a session's window: the session's own id where that is a valid one.
 
-    A subagent's run is called after both. A name that cannot stand in a path is cleaned and cut,
-    and told from its likes by a digest of the whole.
+    A subagent's run is named after both. A name that is not valid in a path is cleaned and cut. A
+    checksum of the whole name distinguishes it from similar ones.
     """
     name = f"{key.session_id}.{key.subagent}" if key.subagent else key.session_id
     if _RUN_ID.match(name):
@@ -59,7 +59,7 @@ def run_row(tx: Tx, run_id: str) -> Row | None:
 
 
 def open_session_of(tx: Tx, agent_id: str) -> Row | None:
-    """Return the session that an agent has open, the one heard of last."""
+    """Return the open session of an agent, the one with the latest event."""
     return tx.one(
         "SELECT * FROM sessions WHERE agent_id = :agent AND ended_at IS NULL"
         " ORDER BY last_event_at DESC, session_id LIMIT 1",
@@ -68,7 +68,7 @@ def open_session_of(tx: Tx, agent_id: str) -> Row | None:
 
 
 def run_of_agent(tx: Tx, agent_id: str) -> str | None:
-    """Return the run that an agent is in: its open session, else what was recorded of it last."""
+    """Return the run of an agent: its open session, else the one recorded last."""
     session = open_session_of(tx, agent_id)
     if session is not None:
         return run_of_row(session)
@@ -79,7 +79,7 @@ def run_of_agent(tx: Tx, agent_id: str) -> str | None:
     )
     if found:
         return found
-    # It may have told its session when it registered, without any hook.
+    # It may have given its session when it registered, without any hook.
     row = tx.one("SELECT harness, session_id FROM agents WHERE id = :id", id=agent_id)
     if row is None or not row["session_id"]:
         return None
@@ -87,16 +87,16 @@ def run_of_agent(tx: Tx, agent_id: str) -> str | None:
 
 
 def session_of_run(tx: Tx, run_id: str) -> Row | None:
-    """Return the session that is a run; None for a run that no hook told of."""
+    """Return the session that is a run; None for a run that no hook reported."""
     names = [run_id]
-    # A subagent's run is called <session>.<subagent>, and either may have dots of its own.
+    # A subagent's run is called <session>.<subagent>, and either name may contain dots.
     names += [run_id[: dot.start()] for dot in re.finditer(r"\.", run_id)]
     rows = tx.all(
         f"SELECT * FROM sessions WHERE session_id IN ({inside_of('session', names)})"
         " ORDER BY last_event_at DESC",
         **named_params("session", names),
     )
-    # One whose name had to be cut is found by the agent that was recorded with it.
+    # A session whose name had to be cut is found by the agent recorded with the run.
     run = run_row(tx, run_id)
     if run is not None and run["agent_id"]:
         rows += tx.all("SELECT * FROM sessions WHERE agent_id = :agent", agent=run["agent_id"])
@@ -106,8 +106,8 @@ def session_of_run(tx: Tx, run_id: str) -> Row | None:
 def requested_run(tx: Tx, ctx: Context, request: SnapshotRecord | SnapshotLatest) -> RunCandidate:
     """Return the run that a request is about.
 
-    The one it names, else its agent's, else the one of its directory. Raises InvalidParams when it
-    names nothing, NotFound for an agent nobody knows, InvalidState when none or several are meant.
+    It is the named run, else the agent's, else the directory's. Raises InvalidParams when the
+    request names nothing, NotFound for an unknown agent, InvalidState when none or several match.
     """
     if request.run_id is not None:
         return RunCandidate(request.run_id, request.agent_id)
@@ -136,7 +136,7 @@ def _of_agent(tx: Tx, agent_id: str) -> str:
 
 
 def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> RunCandidate:
-    """Return the only run under way in a directory; with ``over`` else the one recorded last."""
+    """Return the only run in progress in a directory; with ``over``, else the one recorded last."""
     found = _under_way(tx, ctx, cwd)
     if len(found) == 1:
         return found[0]
@@ -160,7 +160,7 @@ def _of_directory(tx: Tx, ctx: Context, cwd: str, *, over: bool) -> RunCandidate
     return RunCandidate(last, None)
 
 
-# Where an agent works, and the directory of its mission: as far as they are on this machine.
+# The directories of an agent and of its mission, if they are on this machine.
 _PLACES = (
     "CASE WHEN a.machine = :machine THEN a.cwd END AS cwd,"
     " CASE WHEN m.machine = :machine THEN m.project_dir END AS project_dir"
@@ -172,7 +172,7 @@ def _is_there(row: Row, cwd: str) -> bool:
 
 
 def _under_way(tx: Tx, ctx: Context, cwd: str) -> list[RunCandidate]:
-    """Return the runs of living agents around a directory; a subagent's is its session's part."""
+    """Return the runs of living agents around a directory; a subagent's is part of its session."""
     rows = tx.all(
         f"SELECT a.id, {_PLACES} FROM agents a LEFT JOIN missions m ON m.id = a.mission_id"
         f" WHERE a.status IN {LIVING} AND NOT EXISTS (SELECT 1 FROM sessions s"
@@ -195,5 +195,5 @@ def _recorded_last(tx: Tx, ctx: Context, cwd: str) -> str | None:
 
 
 def without_snapshots(run_id: str) -> NotFound:
-    """Return the error for a run of which nothing was recorded."""
+    """Return the error for a run without snapshots."""
     return NotFound(f"No snapshot found for run: {run_id}", hint=_LISTS, noun="run", id=run_id)

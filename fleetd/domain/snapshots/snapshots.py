@@ -1,8 +1,8 @@
 """Snapshots of runs: record one, coalesce its trigger with the last, list, compress old files.
 
 The newest snapshot of a run is the one with the highest ``seq``: a clock can be stepped back, the
-log cannot. A snapshot goes with each mission that it holds something of when that is forgotten: an
-agent that goes from one to the next takes its last commands, its locks and its step along.
+log cannot. When a mission is forgotten, every snapshot that contains something of it is deleted. An
+agent that moves from one mission to the next takes its last commands, its locks and its step along.
 """
 
 from collections.abc import Iterable
@@ -86,12 +86,12 @@ def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
 
 
 def _joins(ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> bool:
-    """Whether a trigger has nothing new to say so soon after the last one."""
+    """Return whether a trigger comes soon after the last one and adds nothing new."""
     newest, run = known.newest, known.run
-    # What somebody else had to say goes with that one when it is forgotten.
+    # What another agent declared is deleted when that agent is forgotten.
     if newest is None or run is None or newest.agent_id != known.agent_id:
         return False
-    # The awake clock is stepped by nobody; by the wall clock the machine may have slept since.
+    # Nobody steps the awake clock; the wall clock includes the time that the machine slept.
     awake = ctx.awake_ms - run["snapshot_awake_ms"]
     wall = since_last(ctx.now_ms, newest.created_at, newest.source_details)
     if max(awake, wall) > COALESCE_MS:
@@ -100,7 +100,7 @@ def _joins(ctx: Context, known: RunFacts, draft: Draft, trigger: Trigger) -> boo
 
 
 def _adds(trigger: Trigger, draft: Draft, newest: Snapshot) -> bool:
-    """Whether a caller declares what the newest snapshot does not say: it must not get lost."""
+    """Return whether a caller declares something that the newest snapshot lacks."""
     if trigger.digest is not None and draft.context_digest != newest.context_digest:
         return True
     told = draft.command_outcomes if trigger.outcomes is not None else []
@@ -108,9 +108,9 @@ def _adds(trigger: Trigger, draft: Draft, newest: Snapshot) -> bool:
 
 
 def _material(one: Draft | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
-    """Return what makes two snapshots differ in a way that matters.
+    """Return the values in which two snapshots differ materially.
 
-    What failed in the snapshot ``before`` still stands where nothing newer has.
+    A failure in the snapshot ``before`` still counts unless something newer has failed.
     """
     failed = _newest_failure(one.command_outcomes)
     if failed is None and before is not None:
@@ -158,7 +158,7 @@ def _insert(tx: Tx, ctx: Context, known: RunFacts, draft: Draft, trigger: Trigge
         context_digest=draft.context_digest,
         command_outcomes=draft.command_outcomes,
     )
-    # Asked before the run's row says that a snapshot covers the log.
+    # This must run before the run's row notes that a snapshot covers the log.
     missions = _missions_of(tx, known, trigger, content.step_state)
     _keep_run(tx, ctx, known, draft)
     session = known.session or {}
@@ -191,7 +191,7 @@ def _keep_run(tx: Tx, ctx: Context, known: RunFacts, draft: Draft) -> None:
 
 
 def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
-    """Note missions of which a snapshot holds something."""
+    """Note the missions that a snapshot contains something of."""
     for mission_id in sorted(missions):
         tx.run(
             "INSERT INTO snapshot_missions (mission_id, snapshot_id) VALUES (:mission, :snapshot)"
@@ -202,7 +202,7 @@ def _tie(tx: Tx, snapshot_id: str, missions: Iterable[str]) -> None:
 
 
 def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) -> set[str]:
-    """Return the missions of what a snapshot will say: calls, what failed last, locks, the step."""
+    """Return the missions of a snapshot's content: its calls, last failure, locks and step."""
     span = uncovered_span(tx, known)
     mine = "SELECT mission_id FROM events WHERE agent_id = :agent"
     newest = "ORDER BY seq DESC LIMIT"
@@ -233,7 +233,7 @@ def _missions_of(tx: Tx, known: RunFacts, trigger: Trigger, state: StepState) ->
 
 
 def _repeats(state: StepState, newest: Snapshot) -> bool:
-    """Whether a snapshot says again what the one before says: its step, or what failed in it."""
+    """Return whether a snapshot repeats the one before: its step, or its failure."""
     actions = state.resume_hints.next_actions
     if state == newest.step_state:
         return any((state.plan_path, state.step_id, actions, state.todo_compliance.violations))
@@ -248,7 +248,7 @@ _SUMMARY = (
 
 
 def agent_of_run(tx: Tx, ctx: Context, run_id: str) -> str | None:
-    """Return the agent of a run: its session's, else the one that was recorded last."""
+    """Return the agent of a run: its session's, else the one recorded last."""
     found = session_of_run(tx, run_id) or run_row(tx, run_id)
     return found["agent_id"] if found else None
 
@@ -263,7 +263,7 @@ def latest(tx: Tx, ctx: Context, run_id: str) -> Snapshot:
 
 @method(SnapshotList)
 def list_snapshots(tx: Tx, ctx: Context, request: SnapshotList) -> SnapshotPage:
-    """Return summaries, newest first, without touching the documents."""
+    """Return summaries, newest first, without reading the documents."""
     where = Where()
     where.add(LIVE)
     where.equal(run_id=request.run_id, agent_id=request.agent_id)
@@ -286,9 +286,10 @@ HOUR_MS = 3_600_000
 
 
 def uncompressed(tx: Tx, ctx: Context, since: str) -> tuple[list[str], str | None]:
-    """Return some snapshots whose files here are old and plain, from the time ``since`` on.
+    """Return some snapshots with old uncompressed files here, from the time ``since`` on.
 
-    Behind them is the time to go on from, None at the end. Nothing when settings turn this off.
+    The second value is the time to continue from, None at the end. The list is empty when settings
+    turn this off.
     """
     hours = ctx.config.retention.snapshot_gzip_hours
     if not hours:
@@ -307,7 +308,7 @@ def uncompressed(tx: Tx, ctx: Context, since: str) -> tuple[list[str], str | Non
 
 
 def note_compressed(tx: Tx, ctx: Context, snapshot_id: str, digest: str, size_bytes: int) -> bool:
-    """Keep the checksum of a file's compressed bytes; False for what is gone meanwhile."""
+    """Keep the checksum of a file's compressed bytes; return False if the snapshot is gone."""
     row = tx.one(
         "UPDATE snapshots SET compressed_at = :now, gzip_digest = :digest, gzip_bytes = :size"
         f" WHERE id = :id AND {LIVE} AND backed_up_at IS NOT NULL RETURNING id",

@@ -1,7 +1,7 @@
-"""Snapshot triggers: the boundaries at which runs get their snapshots by themselves.
+"""Snapshot triggers: the boundaries at which snapshots of runs are taken automatically.
 
 One of them is time: 120 s while a plan is in progress, counted in ms that the machine was awake. An
-agent that has no run gets no snapshot, and nothing is refused.
+agent without a run gets no snapshot and no error.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,14 +27,14 @@ NOTE_CHARS = 500
 
 
 class StepProgress(msgspec.Struct, frozen=True):
-    """How far a step is, and its place in the plan, from 1; None for one that is in no plan."""
+    """The status of a step, and its place in the plan, from 1; None for one outside any plan."""
 
     status: StepStatus
     ordinal: int | None
 
 
 def step_progress(tx: Tx, agent_id: str, sortie_ids: Collection[str]) -> dict[str, StepProgress]:
-    """Return how far sorties are, as steps of an agent's plan, before it says something of them."""
+    """Return the progress of sorties as an agent's steps, before the agent reports on them."""
     if not sortie_ids:
         return {}
     agent = tx.one("SELECT * FROM agents WHERE id = :id", id=agent_id)
@@ -44,7 +44,7 @@ def step_progress(tx: Tx, agent_id: str, sortie_ids: Collection[str]) -> dict[st
 
 
 def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
-    """Return how far sorties are that are there, in the order in which they are named."""
+    """Return the status of the sorties that exist, in the given order."""
     rows = (
         tx.one("SELECT id, status, blocked_reason FROM sorties WHERE id = :id", id=sortie_id)
         for sortie_id in sortie_ids
@@ -55,11 +55,11 @@ def _statuses(tx: Tx, sortie_ids: Collection[str]) -> dict[str, StepStatus]:
 def on_steps_changed(
     tx: Tx, ctx: Context, agent_id: str, before: Mapping[str, StepProgress]
 ) -> None:
-    """Snapshot the run of an agent for every step that it just began or closed, by its own word.
+    """Snapshot the run of an agent for every step that it just reported as begun or closed.
 
-    ``before`` is how far they were. What one word closes comes before what it begins, whatever the
-    order in which it was carried out. A step that left the plan was skipped, at its old place. Of
-    more than a run may keep, the last are taken.
+    ``before`` is their previous progress. The closed steps of one report come before the begun
+    ones, whatever the order of the changes. A step that left the plan counts as skipped, at its old
+    place. If there are more than a run may keep, only the last are taken.
     """
     run_id = run_of_agent(tx, agent_id) if before else None
     if run_id is None:
@@ -94,7 +94,7 @@ def on_sortie_reported(tx: Tx, ctx: Context, agent_id: str, before: Row) -> None
 def on_error(
     tx: Tx, ctx: Context, agent_id: str, note: str | None = None, status: RunStatus | None = None
 ) -> None:
-    """Snapshot the run of an agent that met an error; it goes on unless ``status`` says else."""
+    """Snapshot an agent's run that met an error; it goes on unless ``status`` says otherwise."""
     run_id = run_of_agent(tx, agent_id)
     _take(tx, ctx, run_id, agent_id, "error_boundary", note, status=status)
 
@@ -117,7 +117,7 @@ observers.error_met.subscribe(on_error)
 
 
 def on_run_failed(tx: Tx, ctx: Context, agent_id: str, note: str) -> None:
-    """Snapshot the run of an agent that an error stops, before anything is done about it."""
+    """Snapshot the run of an agent that an error stops, before the error is handled."""
     on_error(tx, ctx, agent_id, note, "failed")
 
 
@@ -129,28 +129,28 @@ def on_compaction(tx: Tx, ctx: Context, agent_id: str, trigger: str) -> None:
 
 
 def on_agent_died(tx: Tx, ctx: Context, agent_id: str, reason: str) -> None:
-    """Close the run of an agent whose process ended without a word, if it was under way."""
+    """Close the run of an agent whose process ended without notice, if it was in progress."""
     if _under_way(tx, agent_id):
         on_run_failed(tx, ctx, agent_id, reason)
 
 
 def on_agent_left(tx: Tx, ctx: Context, agent_id: str, reason: str | None) -> None:
-    """Close the run of an agent that leaves, if its newest snapshot says that it is under way.
+    """Close the run of an agent that leaves, if its newest snapshot says it is in progress.
 
-    That is its last heartbeat: a plan that is done was told when its last step was.
+    This is its last heartbeat. A completed plan was recorded with its last step.
     """
     _take(tx, ctx, _under_way(tx, agent_id), agent_id, "timer", reason, status="paused")
 
 
 def _under_way(tx: Tx, agent_id: str) -> str | None:
-    """Return the run of an agent if its snapshots say that it is under way."""
+    """Return the run of an agent if its snapshots say that it is in progress."""
     run_id = run_of_agent(tx, agent_id)
     status = tx.value("SELECT status FROM runs WHERE id = :id", id=run_id) if run_id else None
     return run_id if status == "in_progress" else None
 
 
 INTERVAL_MS = 120_000
-# A run that is under way without a plan, such as one that met an error, has nothing to beat for.
+# A run in progress without a plan, such as one that met an error, needs no heartbeat.
 _HAS_PLAN = (
     "EXISTS (SELECT 1 FROM snapshots s WHERE s.run_id = r.id AND s.seq = (SELECT max(n.seq)"
     f" FROM snapshots n WHERE n.run_id = r.id AND n.{LIVE})"
@@ -159,19 +159,19 @@ _HAS_PLAN = (
 
 
 def on_timer(tx: Tx, ctx: Context, run_id: str) -> None:
-    """Snapshot a run if that is due: because nothing else did for so long."""
+    """Snapshot a run if it is due because nothing else did for the interval."""
     for row in due_runs(tx, ctx, run_id):
         _take(tx, ctx, row["id"], row["agent_id"], "timer", None)
 
 
 def due_runs(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
-    """Return the runs, or the one, that are due: each the present one of an agent that lives here.
+    """Return the due runs, or the one: each is the present run of an agent that lives here.
 
-    Its own machine takes the snapshots of a run, so that their files lie together. Whether there is
-    a plan is what the newest snapshot says.
+    Only the agent's machine takes the snapshots of a run, so that their files are in one place. The
+    newest snapshot shows whether there is a plan.
 
-    One that waits for its user is due once more: its snapshot says ``paused``, and that ends it.
-    Where nothing is to be recorded any more, none is due.
+    A run that waits for its user is due once more: its snapshot says ``paused``, which ends it. No
+    run is due in a project that is ignored.
     """
     rows = tx.all(
         "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"
@@ -192,7 +192,7 @@ def due_runs(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
 
 
 def resume_timer(tx: Tx, ctx: Context, agent_id: str) -> None:
-    """Let the heart of an agent's run beat again, from now on: it works after it had stopped."""
+    """Restart the heartbeat of an agent's run from now on: it works again after a stop."""
     stopped = tx.all(
         "SELECT id FROM runs WHERE agent_id = :agent AND status IN ('paused', 'failed')",
         agent=agent_id,

@@ -1,4 +1,4 @@
-"""Daily rounds: when this machine had its last one of each kind, and what came of it.
+"""Daily rounds: the time and the result of this machine's last round of each kind.
 
 The time is the wall clock's, which goes on while the machine sleeps and while no daemon runs.
 """
@@ -14,11 +14,11 @@ Kind = Literal["housekeeping", "verification"]
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """A round that began at ``at_ms``, since the Unix epoch, and came to its end.
+    """A finished round that began at ``at_ms``, since the Unix epoch.
 
-    Of a verification: how many ``files`` were looked at, how many were ``healed``, how many stay
-    ``damaged``. Of housekeeping: the ``settings`` by which all of it was done, as JSON; empty if
-    some of it failed.
+    For a verification: how many ``files`` were checked, how many were ``healed``, how many stay
+    ``damaged``. For housekeeping: the ``settings`` that all of it used, as JSON; empty if some of
+    it failed.
     """
 
     at_ms: int
@@ -29,7 +29,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The last round of each kind, None for one that never came to its end."""
+    """The last finished round of each kind, None if there was none."""
 
     housekeeping: Round | None
     verification: Round | None
@@ -52,7 +52,7 @@ def _key(ctx: Context, kind: Kind) -> str:
 
 
 def round_done(tx: Tx, ctx: Context, kind: Kind, done: Round) -> None:
-    """Note that a round has come to its end, in the place of the one before."""
+    """Note that a round is finished; it replaces the one before."""
     tx.run(
         "INSERT INTO store_meta (key, value) VALUES (:key, :value)"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value",

@@ -1,7 +1,8 @@
-"""Epochs: a store's identity at its start, and after it came back from a copy or from its files.
+"""Epochs: a store's identity at its start, and after a restore from a copy or from its files.
 
-It has given out numbers that it does not remember: positions in its log, fencing tokens. A new
-epoch tells subscribers so, and counters above everything seen keep an old token from fitting again.
+A restored store has given out numbers that it no longer knows: positions in its log, fencing
+tokens. A new epoch tells subscribers about it. Counters above all known numbers keep an old token
+from becoming valid again.
 """
 
 import secrets
@@ -27,12 +28,12 @@ from ..liveness.silence import rebase_awake_times
 from ..locks.leases import next_token, raise_tokens
 from ..locks.queue import skip_waits
 
-# More tokens than are granted between what is known and what was granted last.
+# More tokens than can have been granted after the last known one.
 TOKENS_UNSEEN = 1_000_000
 
 
 class KnownRecord(Record, frozen=True, kw_only=True):
-    """A record as its row says it; ``latest.json`` may be one that is nameable."""
+    """A record by its row; ``latest.json`` may be one that is nameable."""
 
     id: str
     owner_id: str
@@ -41,7 +42,7 @@ class KnownRecord(Record, frozen=True, kw_only=True):
 
 
 class Extent(Record, frozen=True, kw_only=True):
-    """How far a database reaches; its records stand newest first."""
+    """How far a database reaches; its records are sorted newest first."""
 
     end: int
     last_event_at: str | None
@@ -101,7 +102,7 @@ def begin_epoch(
     begin = max(end, seq) + 1
     skip_events(tx, begin - end - 1)
     payload = StoreRestored(source=source, end=end)
-    # With a seq of its own: the log counts on from the highest there is.
+    # With an explicit seq: the log continues from the highest one.
     tx.insert(
         "events",
         {
@@ -118,10 +119,10 @@ def begin_epoch(
 
 
 def continue_after_loss(tx: Tx, ctx: Context, end: int, reached: int) -> bool:
-    """Begin a new epoch after the log lost what was behind ``end``; it had come to ``reached``.
+    """Begin a new epoch after the log lost what was after ``end``; it had reached ``reached``.
 
-    Where files, or another machine, have begun one beyond that since then, that is it: returns
-    whether this is the one.
+    If files, or another machine, have begun one beyond that since then, that one applies. Returns
+    whether this call began one.
     """
     begun = "SELECT seq FROM events WHERE seq > :reached AND type = :type"
     if tx.exists(begun, reached=max(end, reached), type=StoreRestored.type):
@@ -132,9 +133,10 @@ def continue_after_loss(tx: Tx, ctx: Context, end: int, reached: int) -> bool:
 
 
 def _renumber_locks(tx: Tx) -> None:
-    """Give every lock that counts as held a new token: its file may have changed hands since.
+    """Give every held lock a new token: its file may have had another holder since.
 
-    The lease stays, so that a holder which is still at work keeps its file; it has to ask again.
+    The lease stays, so that a holder that is still at work keeps its file; it has to ask for it
+    again.
     """
     for row in tx.all("SELECT id FROM locks WHERE status = 'active' ORDER BY fencing_token"):
         locks_change(tx, row["id"])
@@ -146,7 +148,7 @@ def _renumber_locks(tx: Tx) -> None:
 
 
 def reset_backups(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str]) -> None:
-    """Have the files of records written that are not where their rows say."""
+    """Mark records as unwritten whose files are not where their rows say."""
     for record_id in record_ids:
         tx.run(
             f"UPDATE {KINDS[noun].table} SET backed_up_at = NULL WHERE id = :id AND {LIVE}",
@@ -156,9 +158,9 @@ def reset_backups(tx: Tx, ctx: Context, noun: Noun, record_ids: Collection[str])
 
 @frees_space
 def start_up(tx: Tx, ctx: Context, waiting_locks: tuple[int, ...] = ()) -> None:
-    """Give the store its epoch, follow the machine's boot, forget this machine's waiters.
+    """Give the store its epoch, adjust times to the machine's boot, delete this machine's waits.
 
-    Their clients went with the daemon that knew them, or while the store was away; the
+    Their clients ended with the daemon that knew them, or while the store was unavailable. The
     ``waiting_locks`` are waits that go on.
     """
     tx.run(
@@ -167,7 +169,7 @@ def start_up(tx: Tx, ctx: Context, waiting_locks: tuple[int, ...] = ()) -> None:
     )
     keep_sessions_of_shutdown(tx, ctx)
     rebase_awake_times(tx, ctx)
-    waits = waiting_locks or (0,)  # no id is 0; NOT IN () would say nothing
+    waits = waiting_locks or (0,)  # no id is 0; an empty list would match nothing
     tx.run(
         "DELETE FROM lock_waits WHERE machine = :machine"
         f" AND id NOT IN ({inside_of('wait', waits)})",

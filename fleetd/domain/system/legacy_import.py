@@ -1,4 +1,4 @@
-"""Legacy import: what squawk.json held, the store before this one, whole or not at all.
+"""Legacy import: takes over squawk.json, the previous store, completely or not at all.
 
 Old events are history: none of them is activity, renews a lease or belongs to a mission. Times are
 ISO 8601 UTC, as everywhere.
@@ -34,7 +34,7 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 class OldMailbox(Record, frozen=True, kw_only=True):
-    """Where the letters of one agent lay."""
+    """The mailbox of one agent."""
 
     id: str
     created_at: str | None = None
@@ -50,14 +50,14 @@ class OldEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class OldCursor(Record, frozen=True, kw_only=True):
-    """How many events of a mailbox somebody had read."""
+    """How many events of a mailbox a reader had read."""
 
     mailbox: str
     position: int
 
 
 class OldLock(Record, frozen=True, kw_only=True):
-    """A lock that nobody had released; ``path`` is its key, relative where no base is known."""
+    """A lock that was not released; ``path`` is its key, relative where no base is known."""
 
     file: str
     path: str
@@ -69,7 +69,7 @@ class OldLock(Record, frozen=True, kw_only=True):
 
 
 class LegacyCounts(Record, frozen=True, kw_only=True):
-    """What was taken over. ``before``: the same file was imported already; nothing was done.
+    """What was imported. ``before``: the same file was imported already; nothing was done.
 
     ``left_out`` counts the locks that were released, had expired or were taken.
     """
@@ -83,7 +83,7 @@ class LegacyCounts(Record, frozen=True, kw_only=True):
 
 
 class LegacyContents(Record, frozen=True, kw_only=True):
-    """What a whole file holds; ``digest`` is how it is recognised again."""
+    """The content of a whole file; ``digest`` identifies a file that was imported before."""
 
     digest: str
     mailboxes: list[OldMailbox]
@@ -92,19 +92,19 @@ class LegacyContents(Record, frozen=True, kw_only=True):
     locks: list[OldLock]
     released: int = 0
     unknown: tuple[str, ...] = ()
-    """Sections of the file that mean nothing to us."""
+    """Unknown sections of the file."""
 
 
 def import_legacy(tx: Tx, ctx: Context, legacy: LegacyContents) -> LegacyCounts:
-    """Import mailboxes, events, cursors and active locks, once per file, counted afterwards.
+    """Import mailboxes, events, cursors and active locks, once per file, and count them.
 
-    Raises InvalidState when what was stored is not what was given: then nothing is.
+    Raises InvalidState when the stored numbers differ from the given ones: then nothing is stored.
     """
     key = f"legacy:{legacy.digest}"
     if tx.exists("SELECT 1 AS known FROM store_meta WHERE key = :key", key=key):
         return LegacyCounts(before=True)
     if total := sum(map(len, legacy.events.values())):
-        # It is as young as the import: what stands behind it is not old before it is.
+        # This event has the time of the import: the events after it do not count as old before it.
         emit(tx, ctx, LegacyImported(events=total))
     end = position(tx)
     imported = LegacyCounts(
@@ -138,9 +138,10 @@ def _compare(what: str, stored: int, given: int) -> int:
 
 
 def _agents(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
-    """Make an agent of every mailbox, also of one that is known from its events only.
+    """Make an agent of every mailbox, even of one that is known only from its events.
 
-    It is idle: nobody knows of a process, so none is watched. An agent that is here stays as it is.
+    The agent is idle: its process is unknown, so none is watched. An existing agent stays
+    unchanged.
     """
     known = {mailbox.id: mailbox for mailbox in legacy.mailboxes}
     boxes = [known.get(name) or OldMailbox(id=name) for name in {**known, **legacy.events}]
@@ -175,31 +176,31 @@ def _events(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
 
 
 def _rows(legacy: LegacyContents, ctx: Context) -> Iterator[Row]:
-    """Yield every event as it is stored; one without a time stays beside the one before it."""
+    """Yield every event as it is stored; one without a time gets that of the one before it."""
     starts = {box.id: box.created_at for box in legacy.mailboxes}
     for mailbox, events in legacy.events.items():
         agent, moment = agent_name(mailbox), starts.get(mailbox) or ctx.now
-        # As in the file, and sorted afterwards: what was read together is near in memory.
+        # In the order of the file, sorted afterwards: what was read together is near in memory.
         for event, data in zip(events, _stored(events), strict=True):
             moment = event.timestamp or moment
             yield {"type": event.type, "at": moment, "agent": agent, "data": data}
 
 
 def _stored(events: list[OldEvent]) -> Iterator[str]:
-    """Yield the data of events as it is stored; many at once, which is quicker to look through."""
+    """Yield the data of events as it is stored; secrets are searched in many at once for speed."""
     for start in range(0, len(events), TOGETHER):
         part = [event.data for event in events[start : start + TOGETHER]]
         text = _encode_lines(part).decode()
         if not has_no_secret(text):
             text = _encode_lines([redact_data(data) for data in part]).decode()
-        # No other line break: JSON may hold what Python takes for the end of a line.
+        # Split at "\n" only: JSON may contain other characters that Python takes for line ends.
         yield from text.removesuffix("\n").split("\n")
 
 
 def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
     """Point a cursor at the last event of its mailbox that was read.
 
-    Of several on one mailbox the one that is behind counts: nothing may be skipped.
+    If a mailbox has several cursors, the one furthest behind counts, so that nothing is skipped.
     """
     read: dict[str, int] = {}
     shared = []
@@ -226,7 +227,7 @@ def _cursors(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
 
 
 def _set_cursor(tx: Tx, ctx: Context, agent: str, count: int, end: int) -> int:
-    """Set a cursor on an agent's ``count``-th imported event; returns which one it got."""
+    """Set a cursor on an agent's ``count``-th imported event; return which one it reached."""
     events = "events WHERE agent_id = :agent AND seq > :end"
     reached = min(count, _count(tx, events, agent=agent, end=end))
     last = reached and tx.value(
@@ -273,7 +274,7 @@ def _locks(tx: Tx, ctx: Context, legacy: LegacyContents) -> int:
 
 
 def _lease(lock: OldLock, ctx: Context) -> tuple[int, int]:
-    """Return when a lease began and ends; one from the future began now, none is too long."""
+    """Return when a lease began and ends: it begins no later than now, and its end is limited."""
     begun = min(ctx.now_ms if lock.acquired_ms is None else lock.acquired_ms, ctx.now_ms)
     until = begun + lock.timeout_ms if lock.expires_ms is None else lock.expires_ms
     return begun, min(until, ctx.now_ms + LONGEST_LEASE_MS)
@@ -302,7 +303,7 @@ def _grant(tx: Tx, ctx: Context, lock: OldLock, begun: int, until: int) -> str:
 
 
 def agent_name(mailbox: str) -> str:
-    """Return the agent id of a mailbox: its own where that is one, else always the same other."""
+    """Return the agent id of a mailbox: its own if valid, else always the same replacement."""
     if _AGENT_ID.match(mailbox):
         return mailbox
     readable = re.sub(r"[^A-Za-z0-9._:@-]+", "_", mailbox).lstrip("._:@-")[:48] or "mailbox"
@@ -310,7 +311,7 @@ def agent_name(mailbox: str) -> str:
 
 
 def event_data(old: Any, rest: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of an event, and under ``legacy`` what has no other place."""
+    """Return the data of an event; what has no other place is under ``legacy``."""
     data = {} if old is None else old
     if not isinstance(data, dict) or (rest and "legacy" in data):
         data = {"value": data}
@@ -318,7 +319,7 @@ def event_data(old: Any, rest: dict[str, Any]) -> dict[str, Any]:
 
 
 def event_type(old: str) -> str:
-    """Return an event type: the old one where it is one, else what is nearest to it."""
+    """Return an event type: the old one if valid, else the nearest valid one."""
     if _EVENT_TYPE.match(old):
         return old
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", old).lower()
@@ -327,6 +328,6 @@ def event_type(old: str) -> str:
 
 
 def _first_few(names: list[str]) -> str:
-    """Return the first few of a list, and how many there are beyond."""
+    """Return the first few names of a list, and how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(name[:200] for name in names[:_SHOWN]) + more

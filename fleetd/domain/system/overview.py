@@ -29,13 +29,13 @@ class Overview(Record, frozen=True, kw_only=True):
 _TALLIED: tuple[What, ...] = (
     *("missions", "sorties", "agents", "checkpoints", "snapshots", "recoveries"),
 )
-# Read from the indexes of what is held and of what waits, however much there was before.
+# These read only the indexes of held locks and waiting messages, however long the history is.
 _HELD = "SELECT count(*) FROM locks WHERE status = 'active' AND expires_at > :now"
 _WAITING = "SELECT count(DISTINCT message_id) FROM deliveries WHERE status = 'queued'"
 
 
 def overview(tx: Tx, ctx: Context) -> Overview:
-    """Count, and show the missions in progress, the most recently active first."""
+    """Return the counts, and the missions in progress, the most recently active first."""
     rows = tx.all(
         "SELECT m.*, (SELECT count(*) FROM agents a WHERE a.mission_id = m.id"
         " AND a.status IN ('active', 'waiting', 'idle')) AS agents,"
@@ -46,7 +46,7 @@ def overview(tx: Tx, ctx: Context) -> Overview:
         " FROM missions m WHERE m.status = 'in_progress' ORDER BY m.last_activity_seq DESC",
         now=ctx.now,
     )
-    # Who was briefed and never came back is of no concern any more once the mission is over.
+    # An agent that was briefed and never came back no longer matters once the mission is over.
     under_way = tx.all(
         "SELECT r.* FROM recoveries r JOIN missions m ON m.id = r.mission_id"
         " WHERE r.state <> 'resumed' AND m.status IN ('pending', 'in_progress')"

@@ -1,7 +1,7 @@
-"""Relocation: what a store knows of having been moved to another one.
+"""Relocation: what a store records about a move to another one.
 
-Where a store was moved away from, it says so: a daemon that opened it all the same would begin a
-second truth. Where it arrived, a first start settles what cannot be carried.
+The old store is marked as moved: a daemon that opened it anyway would begin a second, different
+state. In the new store, the first start settles what cannot be moved.
 """
 
 import msgspec
@@ -23,14 +23,14 @@ _SET = (
 
 
 class Relocation(Record, frozen=True, kw_only=True):
-    """To where a store was moved, or from where it came, and when."""
+    """The place that a store was moved to, or came from, and the time."""
 
     where: str
     at: str
 
 
 class StoreIdentity(Record, frozen=True, kw_only=True):
-    """What a store says of itself: which it is, how long its log is, and of its moves."""
+    """What a store records about itself: its epoch, the end of its log, and its moves."""
 
     epoch: str | None
     end: int
@@ -40,12 +40,12 @@ class StoreIdentity(Record, frozen=True, kw_only=True):
 
 
 class Arrival(Record, frozen=True, kw_only=True):
-    """To where the store was moved; null for one that is in use.
+    """The place that the store was moved to; null for one that is in use.
 
-    ``moving_to`` says the same of a move whose end nobody saw: the other one may be in use by now.
+    ``moving_to`` is the same for a move whose end is unknown: the other store may be in use by now.
 
-    ``unnamed`` are the directories of open missions that have just come to a store which several
-    share: what other machines call them, only whoever looks at them can tell.
+    ``unnamed`` are the directories of open missions that have just come to a shared store. Their
+    names on other machines can only be found by looking at the directories.
     """
 
     moved_to: Relocation | None
@@ -54,7 +54,7 @@ class Arrival(Record, frozen=True, kw_only=True):
 
 
 def identity(tx: Tx) -> StoreIdentity:
-    """Return what a store says of itself."""
+    """Return what a store records about itself."""
     known = {row["key"]: row["value"] for row in tx.all("SELECT key, value FROM store_meta")}
     return StoreIdentity(
         epoch=known.get("epoch"),
@@ -70,18 +70,18 @@ def _read(text: str | None) -> Relocation | None:
 
 
 def note_moved(tx: Tx, where: str, at: str) -> None:
-    """Have a store say that it was moved."""
+    """Mark a store as moved."""
     _note(tx, "moved_to", where, at)
     note_staying(tx)
 
 
 def note_moving(tx: Tx, where: str, at: str) -> None:
-    """Have a store say that another one is about to count instead of it."""
+    """Mark a store as about to be replaced by another one."""
     _note(tx, "moving_to", where, at)
 
 
 def note_arrived(tx: Tx, where: str, at: str) -> None:
-    """Have a store say that it has come, for the first start in its new place."""
+    """Mark a store as arrived, for the first start in its new place."""
     _note(tx, "arrived", where, at)
 
 
@@ -90,14 +90,14 @@ def _note(tx: Tx, key: str, where: str, at: str) -> None:
 
 
 def note_staying(tx: Tx) -> None:
-    """Have a store say no longer that another one is about to count."""
+    """Remove the mark that another store is about to replace this one."""
     tx.run("DELETE FROM store_meta WHERE key = 'moving_to'")
 
 
 def arrive(tx: Tx, ctx: Context) -> Arrival:
-    """Change nothing of a store that was moved away; settle one that has just come.
+    """Leave a store unchanged that was moved away; settle one that has just arrived.
 
-    Before anything else of a start.
+    This comes before anything else at a start.
     """
     known = identity(tx)
     if known.moved_to or known.moving_to or known.arrived is None:
@@ -120,14 +120,14 @@ def _unnamed(tx: Tx, ctx: Context) -> dict[str, str]:
 
 
 def name_project(tx: Tx, ctx: Context, mission_id: str, project: str) -> None:
-    """Note what a mission's directory is called, so that other machines find it by theirs."""
+    """Note the project of a mission's directory, so that other machines find it by theirs."""
     tx.run("UPDATE missions SET project = :project WHERE id = :id", project=project, id=mission_id)
 
 
 def _end_locks(tx: Tx, ctx: Context) -> None:
-    """End every lease: what a lock is called differs between a path here and a project's file.
+    """End every lease: the key of a lock differs between a path here and a project's file.
 
-    Whoever still edits takes its lock again, and nobody holds one under a name that none asks for.
+    An agent that still edits takes its lock again, and no lock keeps a key that no request uses.
     """
     for row in tx.all("SELECT * FROM locks WHERE status = 'active' ORDER BY fencing_token"):
         end_by_force(tx, ctx, row, None, REASON)
@@ -136,7 +136,7 @@ def _end_locks(tx: Tx, ctx: Context) -> None:
 def reopen(tx: Tx, ctx: Context) -> bool:
     """Go on, under a new epoch, with a store that was moved away; return whether it was.
 
-    What the other one has seen since then has numbers of its own.
+    The other store has given out its own numbers since then.
     """
     if not tx.all("DELETE FROM store_meta WHERE key IN ('moved_to', 'moving_to') RETURNING key"):
         return False
