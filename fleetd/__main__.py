@@ -21,7 +21,7 @@ _LEVELS = get_args(config.LogLevel)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``fleetd`` in the foreground; return its exit status."""
-    # First of all: nothing that is made from here on may be read by others.
+    # First of all: other users must not be able to read what is created from here on.
     os.umask(0o077)
     options = parser().parse_args(arguments)
     trace.configure("INFO", redact)
@@ -47,15 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints repeat nothing that a terminal would obey."""
+    """A parser whose errors contain nothing that a terminal would interpret."""
 
     def error(self, message: str) -> NoReturn:
-        """Print how the command is used and what is wrong, and leave."""
+        """Print the usage and the error, and exit."""
         super().error(escaped(message))
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what takes the arguments."""
+    """Return the parser of the arguments."""
     parser = Parser(
         prog="fleetd",
         description="Remembers for fleets of AI coding agents. Runs in the foreground; "

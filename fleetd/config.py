@@ -1,7 +1,7 @@
 """The daemon's settings, from defaults, a TOML file and the environment.
 
-Every value knows where it came from, so that ``fleetctl config`` can say it. A wrong value stops
-the start with a message that names the key, the value and what is allowed.
+Every value records its origin, so that ``fleetctl config`` can show it. A wrong value stops the
+start with a message that names the key, the value and what is allowed.
 """
 
 import os
@@ -29,7 +29,7 @@ class ConfigSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class PathSettings(ConfigSection, frozen=True, kw_only=True):
-    """Where the daemon keeps its things; an empty value means the default."""
+    """Where the daemon keeps its files; an empty value means the default."""
 
     database: str = ""
     checkpoints: str = ""
@@ -51,15 +51,15 @@ class Limits(ConfigSection, frozen=True, kw_only=True):
 
 
 class Retention(ConfigSection, frozen=True, kw_only=True):
-    """How long things stay."""
+    """How long records are kept."""
 
     days: Days = 7
     keep: Positive = 3
     completed_days: Days = 30
     event_days: Days = 30
     usage_days: Days = 90
-    # Of run snapshots: how many of each run, for how many days, and when they are compressed (0:
-    # never). The latest failed and the latest completed one of a run stay.
+    # Snapshots: how many are kept of each run, for how many days, and when they are compressed (0:
+    # never). The latest failed and the latest completed snapshot of a run stay.
     snapshots_per_run: Annotated[int, Meta(ge=1, le=10_000)] = 50
     snapshot_days: Days = 14
     snapshot_gzip_hours: Annotated[int, Meta(ge=0, le=24 * 36_500)] = 24
@@ -72,7 +72,7 @@ class DetectionSettings(ConfigSection, frozen=True, kw_only=True):
 
 
 class Locks(ConfigSection, frozen=True, kw_only=True):
-    """How long a lease lasts by default, and whether edits take one by themselves."""
+    """How long a lease lasts by default, and whether edits take one automatically."""
 
     lease_ms: Ms = 600_000
     automatic: bool = False
@@ -81,16 +81,16 @@ class Locks(ConfigSection, frozen=True, kw_only=True):
 
 
 class Prompt(ConfigSection, frozen=True, kw_only=True):
-    """How long a recovery prompt may be."""
+    """How long a briefing may be."""
 
     max_chars: Annotated[int, Meta(ge=500, le=9_500)] = 9_500
 
 
 class Hooks(ConfigSection, frozen=True, kw_only=True):
-    """What the sessions of agent CLIs get by themselves, and how much their hooks may send."""
+    """What sessions of agent CLIs get automatically, and how much their hooks may send."""
 
     auto_missions: bool = True
-    # Of hook.deliver alone: an edit tells the whole file.
+    # For hook.deliver only: an edit contains the whole file.
     line_bytes: Annotated[int, Meta(ge=1_024, le=64 * 1024 * 1024)] = 16 * 1024 * 1024
 
 
@@ -101,13 +101,13 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     project_ignore: list[str] = []
     """Directories, as real paths, of which nothing is recorded."""
     store: str = ""
-    """A PostgreSQL URL, for a store that several machines share; empty for one of our own."""
+    """A PostgreSQL URL, for a store that several machines share; empty for a store of its own."""
     machine_name: Annotated[str, Meta(max_length=64, pattern=r"^[\w.@-]*$")] = ""
-    """What this machine is called in a shared store; empty for the name of the computer."""
-    # False: that a prompt was submitted is recorded, and nothing of what it said.
+    """The name of this machine in a shared store; empty for the name of the computer."""
+    # False: fleetd records that a prompt was submitted, but not its text.
     keep_prompts: bool = True
     projects: dict[str, list[str]] = {}
-    """What projects are called on every machine of a shared store: directories by name."""
+    """Names of projects on every machine of a shared store: directories by name."""
     paths: PathSettings = field(default_factory=PathSettings)
     limits: Limits = field(default_factory=Limits)
     retention: Retention = field(default_factory=Retention)
@@ -139,7 +139,7 @@ class Loaded(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     file: Path
     spool: Path | None = None
-    """Where the hook client leaves things. No setting: it reads none."""
+    """Where the hook client leaves events. This is no setting: the hook client reads none."""
 
     def settings(self) -> list[Setting]:
         """Return every value with its origin, in the order of the sections."""
@@ -162,7 +162,7 @@ _ENVIRONMENT: dict[str, tuple[str, ...]] = {
 
 
 def load(env: Mapping[str, str] = os.environ) -> Loaded:
-    """Read file and environment; raises ConfigError for a value that cannot stand."""
+    """Read file and environment; raises ConfigError for an invalid value."""
     file = paths.config_path(env)
     tree = read_file(file)
     origins = dict.fromkeys(flatten(tree), f"file {file}")
@@ -191,7 +191,7 @@ def _environment_value(variable: str, text: str) -> Any:
 
 
 def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
-    """Make the paths whole: the environment's, else the file's, else the platform's."""
+    """Complete the paths: the environment's, else the file's, else the platform's."""
     section = tree.setdefault("paths", {})
     if env.get("FLIGHTLINE_DIR") or not section.get("checkpoints"):
         section["checkpoints"] = str(paths.checkpoints_path(env))
@@ -202,7 +202,7 @@ def _fill_paths(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     for name, value in section.items():
         path = paths.of_socket(value) if name == "socket" else Path(value).expanduser()
         if not path.is_absolute():
-            # Taken from the current directory it would be another place at each start.
+            # A relative path would depend on the current directory of each start.
             raise ConfigError(f"Setting paths.{name} is {value!r}: give an absolute path.")
         section[name] = str(path)
 
@@ -211,7 +211,7 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        # Imported here: settings are right, as a rule.
+        # Imported here, since settings are usually valid.
         from .protocol import validation
 
         problem, key = validation.split(str(error))
@@ -232,16 +232,16 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
         raise ConfigError(f"Setting {shown} {said}: {why}.") from error
 
 
-# Texts: most who read settings need none of it compiled. In words instead of a URL, an ampersand
-# is part of what it stands in.
+# Patterns as text: most readers of settings do not need them compiled. In a connection string
+# without a URL, an ampersand is part of the value.
 _OPTION = r"(?s)([\w%]+)(\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:[^&\s\\]|\\.)+)"
 _WORD = _OPTION.replace("[^&", "[^")
 
 
 def without_password(url: str) -> str:
-    """Return a store's URL as it may be shown: whoever sees it must not be let in by it.
+    """Return a store's URL without its secrets, so that it can be shown.
 
-    Also one that is wrong: up to the last @, what follows a name and a colon may be a password.
+    This includes an invalid URL: up to the last @, text after a name and a colon may be a password.
     """
     shown = re.sub(r"(?s)(://[^:/?#@]*):.*@", r"\1:***@", url)
     return re.sub(_OPTION if "://" in url else _WORD, _masked, shown)
@@ -269,7 +269,7 @@ class ConfigError(Exception):
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """Return what the file says, nothing for one that is not there; raises ConfigError."""
+    """Return the content of the file, empty for a missing file; raises ConfigError."""
     try:
         with open(file, "rb", opener=_without_waiting) as opened:
             info = os.fstat(opened.fileno())
@@ -286,12 +286,12 @@ def read_file(file: Path) -> dict[str, Any]:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open without waiting: a pipe would wait for somebody who writes into it, for ever."""
+    """Open without waiting: opening a pipe would wait for a writer forever."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _toml(text: str, file: Path) -> dict[str, Any]:
-    # Imported here: most have no such file, and commands ask for the settings too.
+    # Imported here: most users have no such file, and commands read the settings too.
     import tomllib
 
     try:
@@ -301,7 +301,7 @@ def _toml(text: str, file: Path) -> dict[str, Any]:
 
 
 def _refuse_others(file: Path, info: os.stat_result) -> None:
-    """Refuse a file that somebody else may change or exchange: it says where everything lies."""
+    """Refuse a file that another user may change or replace: it says where everything is."""
     if problem := permissions.of_file(info):
         raise ConfigError(
             f"The configuration file {file} {problem}. It names the store. Run: chmod go-w {file} "
@@ -322,8 +322,8 @@ def fill_ignored(tree: dict[str, Any], file: Path) -> None:
 
 
 def _real(given: str, key: str, file: Path) -> str:
-    """Return a directory of the settings as a real path; raises ConfigError for what is none."""
-    # Not Path.expanduser, which fails for a user that is not there.
+    """Return a directory of the settings as a real path; raises ConfigError for an invalid one."""
+    # Not Path.expanduser, which fails for an unknown user.
     path = os.path.expanduser(given)  # noqa: PTH111
     if not path.startswith("/") or "\0" in path:
         raise ConfigError(
@@ -336,7 +336,7 @@ def _real(given: str, key: str, file: Path) -> str:
 def fill_projects(tree: dict[str, Any], file: Path) -> None:
     """Make the directories of named projects real paths; raises ConfigError.
 
-    Called before the settings get their types: an error there would not say which name it means.
+    Called before the settings are converted: an error there would not name the project.
     """
     given = tree.get("projects", {})
     if not isinstance(given, dict):
@@ -362,7 +362,7 @@ def fill_projects(tree: dict[str, Any], file: Path) -> None:
 
 
 def _texts(given: Any, key: str, file: Path) -> list[str]:
-    """Return a list of texts; raises ConfigError for anything else."""
+    """Return a list of strings; raises ConfigError for anything else."""
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given
     quoted = " Put a name with dots in quotes." if isinstance(given, dict) else ""

@@ -42,9 +42,9 @@ EXIT_REFUSED = 78  # EX_CONFIG: starting again without a change would not help
 _DESCRIPTORS = 4_096
 _CONNECTION_SECONDS = 5.0
 _SOCKET_SECONDS = 30.0
-# The promise is 10 s; leaving by force takes a moment too.
+# fleetd promises 10 s; a forced exit takes a moment too.
 _SHUTDOWN_SECONDS = 9.5
-# After a failed sync nothing is stored any more, and a disk that hangs must not hold the end up.
+# After a failed sync nothing more is stored, and a hanging disk must not delay the exit.
 _LEAVING_SECONDS = 1.0
 _STORAGE_FAILED = "Storage failed: {} - fleetd stops, to acknowledge nothing that is not on disk"
 _DAMAGED = "{}{rows} Replace it with a copy: fleetctl restore FILE."
@@ -52,7 +52,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def start(loaded: Loaded) -> int:
-    """Run the daemon until it is told to stop; return its exit status."""
+    """Run the daemon until it stops; return its exit status."""
     prepare_process(shared=bool(loaded.config.store))
     status = 0
     try:
@@ -66,7 +66,7 @@ def start(loaded: Loaded) -> int:
         rows = f" {found}." if found else ""
         status = _report(damaged, EXIT_REFUSED, _DAMAGED, rows=rows)
     except* (Storage, Unavailable) as unable:
-        # While fleetd serves, clients are told these; at the start there is nobody else to tell.
+        # Once fleetd serves, clients receive these errors; before, only the log can report them.
         status = _report(unable, EXIT_FAILED, "The database cannot be used: {}")
     except* AlreadyRunning as running:
         status = _report(running, EXIT_FAILED, "{}")
@@ -93,7 +93,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def prepare_process(*, shared: bool) -> None:
-    """Let threads take turns, and make room for the descriptors that connections take.
+    """Set the thread switch interval, and raise the descriptor limit for connections.
 
     ``shared`` is whether the store is on a server.
     """
@@ -106,19 +106,19 @@ def prepare_process(*, shared: bool) -> None:
 
 
 def prepare_decoders(kind: type[msgspec.Struct]) -> None:
-    """Have msgspec learn the kinds of Struct below one, before there are threads.
+    """Make msgspec inspect all subclasses of a Struct, before there are threads.
 
-    It learns a Struct at its first use, and a second thread that meets it half learned crashes in
-    msgspec's core: with Python's own 5 ms between threads hardly ever, with ours now and then.
+    msgspec inspects a Struct at its first use. A second thread that uses it meanwhile crashes in
+    msgspec's core: hardly ever with Python's own switch interval of 5 ms, now and then with ours.
     """
     for each in kind.__subclasses__():
-        with contextlib.suppress(TypeError):  # what is never read from a line need not be readable
+        with contextlib.suppress(TypeError):  # some Structs are never decoded
             msgspec.json.Decoder(each)
         prepare_decoders(each)
 
 
 async def _run(loaded: Loaded, notifier: Notifier) -> int:
-    """Return the exit status; raises what keeps the daemon from starting or going on."""
+    """Return the exit status; raises the error that keeps the daemon from starting or running."""
     stop = trio.Event()
     lost = trio.Event()
     with trio.open_signal_receiver(*_SIGNALS) as signals:
@@ -151,12 +151,12 @@ async def _watch_signals(signals: AsyncIterator[int], stop: trio.Event) -> None:
 
 
 async def _watch_socket(sockets: ListeningSockets, stop: trio.Event, lost: trio.Event) -> None:
-    """End the daemon when nobody can find it any more: it would only keep the next one out.
+    """Stop the daemon when clients cannot find its socket: it would only block the next daemon.
 
-    That is what becomes of one in the background when its user's runtime directory goes at logout.
+    This happens to a background daemon when a logout deletes its user's runtime directory.
     """
     await trio.sleep(_SOCKET_SECONDS)
-    while sockets.in_place():  # noqa: ASYNC110 - the file system tells nobody
+    while sockets.in_place():  # noqa: ASYNC110 - the file system sends no notification
         await trio.sleep(_SOCKET_SECONDS)
     if not stop.is_set():
         log.error("The socket was removed or replaced, so no client can connect: shutting down")
@@ -180,14 +180,14 @@ async def _exit_after_disk_failure(engine: Engine) -> None:
 
 
 def _exit_now() -> None:
-    """End the process here and now; what was acknowledged is on disk already."""
+    """End the process immediately; everything acknowledged is already on disk."""
     os._exit(EXIT_FAILED)
 
 
 async def _serve(
     engine: Engine, sockets: ListeningSockets, notifier: Notifier, stop: trio.Event
 ) -> None:
-    """Serve until told to stop; then let connections finish what is in flight."""
+    """Serve until ``stop`` is set; then let connections finish requests in flight."""
     server = Server(engine, engine.loaded.config.limits)
     async with trio.open_nursery() as connections:
         async with trio.open_nursery() as front:
@@ -196,11 +196,11 @@ async def _serve(
                 front.start_soon(server.accept, listener, connections)
             front.start_soon(run_timers, engine)
             if notifier.watchdog_seconds:
-                # Twice per period, so that one late feeding is no death sentence.
+                # Twice per period, so that one late notification does not end the daemon.
                 interval = notifier.watchdog_seconds / 2
                 front.start_soon(feed_watchdog, notifier, interval, partial(_healthy, engine))
-            # What lives as long as the daemon is not looked through again and again for garbage:
-            # that would hold everybody up for tens of ms.
+            # Exclude objects that live as long as the daemon from garbage collection: scanning them
+            # again and again would block everything for tens of ms.
             gc.collect()
             gc.freeze()
             path = engine.loaded.config.socket
@@ -208,7 +208,7 @@ async def _serve(
             notifier.send("READY=1", f"STATUS={_status_line(engine)}")
             front.start_soon(_report_availability, engine, notifier)
             await stop.wait()
-            engine.store.hurry()  # a timer may be waiting for an answer, and nobody cancels that
+            engine.store.hurry()  # a timer may wait for an answer, and nothing cancels that
             notifier.send("STOPPING=1", "STATUS=Finishing requests in flight")
             front.cancel_scope.cancel()
         sockets.close()
@@ -218,7 +218,7 @@ async def _serve(
 
 
 async def _report_availability(engine: Engine, notifier: Notifier) -> None:
-    """Say that a store went away, and that it is back; in between the daemon is ready all along."""
+    """Report when the store goes away and when it is back; the daemon stays ready in between."""
     availability = engine.store.availability
     while True:
         await availability.down.wait()
@@ -238,10 +238,10 @@ def _status_line(engine: Engine) -> str:
 
 
 async def _healthy(engine: Engine) -> bool:
-    """Check the whole way that a client's request goes.
+    """Check the whole path of a client's request.
 
-    It fails for what a restart would mend: to be restarted again and again because the disk is full
-    would only keep those out who could still read.
+    The check fails for problems that a restart repairs. Repeated restarts because of a full disk
+    would only keep out clients that can still read.
     """
     try:
         health = await engine.ask(SystemHealth(), DAEMON)

@@ -12,20 +12,20 @@ from ..store.api import Followers
 
 # Keeps the memory of a subscriber that lags behind small, and each of its turns short.
 PAGE = 64
-# How many wake before others have a turn: each then writes to its socket.
+# How many subscribers wake before other tasks run: each of them then writes to its socket.
 AT_ONCE = 32
 _encode = msgspec.json.Encoder().encode
 
 
 class Bell:
-    """Rings for everybody at once. Whoever takes a ticket before looking misses nothing."""
+    """Wakes all waiting tasks. A task that takes its ticket before it looks misses nothing."""
 
     def __init__(self) -> None:
         self.followers = Followers()
         self._event = trio.Event()
 
     def ticket(self) -> trio.Event:
-        """Return a ticket for the next ring: take it before you look, wait for it after."""
+        """Return a ticket for the next ring: take it before you look, wait for it afterwards."""
         return self._event
 
     async def wait(self, ticket: trio.Event) -> None:
@@ -34,7 +34,7 @@ class Bell:
             await ticket.wait()
 
     def ring(self) -> None:
-        """Wake everybody who holds a ticket."""
+        """Wake every task that holds a ticket."""
         self._event.set()
         self._event = trio.Event()
 
@@ -47,7 +47,7 @@ class FeedPage(msgspec.Struct, frozen=True):
 
     @property
     def full(self) -> bool:
-        """Whether there may be many more behind it."""
+        """Whether there may be many more events behind it."""
         return len(self.events) == PAGE
 
 
@@ -65,10 +65,10 @@ class _SharedRead:
 
 
 class ChangeFeed:
-    """Returns what follows a position of the log, as soon as there is anything.
+    """Returns the events after a position of the log, as soon as there are any.
 
-    Subscribers at one position share a read: when the bell rings, one of them reads the rows. Of
-    500 each would read the same rows, and everybody else would wait for that.
+    Subscribers at one position share a read: when the bell rings, one of them reads the rows.
+    Otherwise each of 500 subscribers would read the same rows, and everything else would wait.
     """
 
     def __init__(self, read: Callable[..., Awaitable[EventPage]], bell: Bell) -> None:
@@ -77,12 +77,12 @@ class ChangeFeed:
         self._reads: dict[int, _SharedRead] = {}
 
     async def after(self, position: int) -> FeedPage:
-        """Return what follows a position, as soon as anything does; raises FleetError."""
+        """Return the events after a position, as soon as there are any; raises FleetError."""
         while (shared := self._reads.get(position)) is not None:
             await shared.waiting.park()
             if shared.page is not None:
                 return shared.page
-            # The one that read has gone, or met an error: each meets that by itself.
+            # The reader was cancelled or failed. Each of the others then meets an error itself.
         return await self._read(position)
 
     async def _read(self, position: int) -> FeedPage:
@@ -90,7 +90,7 @@ class ChangeFeed:
         try:
             shared.page = await self._next(position)
         finally:
-            # Before the others go on: one that asks from here on might miss what is newer.
+            # Before the others go on: a subscriber that joins from here on might miss newer events.
             del self._reads[position]
             if shared.page is None:
                 shared.waiting.unpark_all()
@@ -104,7 +104,7 @@ class ChangeFeed:
 
     async def _next(self, position: int) -> FeedPage:
         while True:
-            # Taken before looking: what is committed in between still rings it.
+            # Taken before the read: a commit in between still rings it.
             ticket = self._bell.ticket()
             page = await self._read_when_available(streams.tail, position, PAGE)
             if page.position > position:

@@ -1,6 +1,7 @@
-"""What is checked out in a directory, read from the files of Git: without a process, for each hook.
+"""Checkouts: reads from Git's files what is checked out in a directory, without a process.
 
-Where Git keeps its branches otherwise, as in a reftable, the branch and the commit are not known.
+Every hook needs this. If Git stores branches in another way, such as a reftable, the branch and
+the commit are unknown.
 """
 
 import contextlib
@@ -11,17 +12,17 @@ from ..domain.core.context import Checkout
 from ..domain.liveness.needs import one_line
 from ..host.file_system import PathWalk
 
-# A pointer to a repository is a path.
+# Enough for a pointer to a repository, which is a path.
 LINE_BYTES = 5_000
-# Branches that were packed; a larger file is not read with each hook.
+# The most bytes to read of packed branches, since every hook reads them.
 PACKED_BYTES = 1_000_000
-# What Git writes where its branches are not files.
+# The name of the branch that Git writes if branches are not files.
 _ELSEWHERE = ".invalid"
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
 def checkout_at(root: str | None, walk: PathWalk) -> Checkout:
-    """Return what is checked out in a work tree, by its root; nothing is known outside of one."""
+    """Return what is checked out in the work tree at ``root``; empty outside of a work tree."""
     if root is None or root == "/":
         return Checkout()
     git = f"{root}/.git"
@@ -43,7 +44,7 @@ def checkout_at(root: str | None, walk: PathWalk) -> Checkout:
 
 
 def _resolved(git: str, name: str, walk: PathWalk) -> str | None:
-    """Return the commit of a branch: of linked work trees they stand in the first one's."""
+    """Return the commit of a branch; those of linked work trees are in the first work tree."""
     common = _first_line(f"{git}/commondir")
     if common is not None:
         git = os.path.normpath(os.path.join(git, common))  # noqa: PTH118
@@ -64,14 +65,14 @@ def _commit(told: str | None) -> str | None:
 
 
 def _first_line(path: str) -> str | None:
-    with contextlib.suppress(ValueError):  # what is no UTF-8
+    with contextlib.suppress(ValueError):  # not UTF-8
         return (_read(path, LINE_BYTES) or b"").decode().partition("\n")[0].strip() or None
     return None
 
 
 def _read(path: str, most: int) -> bytes | None:
-    with contextlib.suppress(OSError, ValueError):  # also for what is no path
-        # Opening a pipe would wait for somebody to write into it.
+    with contextlib.suppress(OSError, ValueError):  # ValueError: not a path
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return os.read(descriptor, most)

@@ -1,6 +1,6 @@
-"""The one way into a transaction, for clients and timers alike.
+"""Engine: the one way into a transaction, for clients and timers alike.
 
-``handle`` answers a request of the wire. Most are rules, which ``run`` runs in one transaction;
+``handle`` answers a request from the wire. Most are rules, which ``run`` runs in one transaction;
 services need more (files, waiting, Git) and are built from ``run``, ``read`` and ``write``. The
 latter two run any rule, ``rule(tx, ctx, ...)``, for the daemon itself.
 """
@@ -75,10 +75,10 @@ def random_id(prefix: str) -> str:
 
 
 class Admission:
-    """Lets clients in, or refuses them; the daemon's own work does not pass here.
+    """Admits or refuses clients; the daemon's own work does not pass through it.
 
-    It is shut until the daemon has made itself ready, and again while the store is away and until
-    everything that has to come first is done: what waits in the spool is older than what comes.
+    It is shut until the daemon is ready. It is shut again while the store is away and until the
+    daemon has caught up: events in the spool are older than new requests.
     """
 
     def __init__(self, availability: Availability, now_ms: Callable[[], int]) -> None:
@@ -93,16 +93,16 @@ class Admission:
         return self._down is not None and not self._down.is_set()
 
     def open(self) -> None:
-        """Let everybody in, until the store is away."""
+        """Admit all clients until the store goes away."""
         self._down = self._availability.down
         self._opened.set()
 
     def shut(self) -> None:
-        """Let nobody in who needs the store."""
+        """Refuse all requests that need the store."""
         self._down = None
 
     def admit(self, request: Request[Any], caller: Caller) -> None:
-        """Let a request through; raises StoreAway for one that has to come again later."""
+        """Admit a request; raises StoreAway for one that the client has to send again later."""
         if self._is_open:
             return
         if caller.kind != "client" or REGISTERED[type(request)].without_store(request):
@@ -147,7 +147,7 @@ class Engine:
         self.asks = Bell()
         """Rings when an agent may wait for a permission."""
         self.store_back = Bell()
-        """Rings when the store is there, and everything that has to come first is done."""
+        """Rings when the store is reachable and the daemon has caught up with it."""
         self.traffic = Traffic()
         self.timer_health = TimerHealth()
         root = loaded.config.checkpoints
@@ -181,33 +181,33 @@ class Engine:
         self.awake_since_ms = self.uptime().awake_ms
         self.closing = False
         self.ready_ms: int | None = None
-        """Since when clients are let in."""
+        """Since when the daemon admits clients."""
         self.machine = machine or self.store.machine
         self.instance = self.store.instance
         self.files = FileSystem(inline=inline)
         self.projects = Projects(self.config.projects, self.machine, self.files)
         self.waiting_locks: set[int] = set()
-        """The waits for locks whose clients are still here."""
+        """The waits for locks whose clients are still connected."""
         self._new_id = new_id
         self._storage_logged_ms = 0
         self._under_way: dict[tuple[str, str], trio.Event] = {}
         self._itself = OnBehalf(self, DAEMON, Facts())
 
     def stop_waiting(self) -> None:
-        """Let everybody who waits for something know that the daemon ends."""
+        """Notify everything that waits that the daemon is stopping."""
         self.closing = True
         self.store.hurry()
         self.bell.ring()
 
     def admit_all(self) -> None:
-        """Let everybody in, and have those look who waited for the store."""
+        """Admit all clients, and wake everything that waits for the store."""
         self.ready_ms = self.clock()
         self.admission.open()
         self.bell.ring()
         self.store_back.ring()
 
     def admit_nobody(self) -> None:
-        """Let nobody in who needs the store, until everything that has to come first is done."""
+        """Refuse requests that need the store until the daemon has caught up."""
         self.ready_ms = None
         self.admission.shut()
 
@@ -229,14 +229,14 @@ class Engine:
         size: int = 0,
         behind: trio.StrictFIFOLock | None = None,
     ) -> R | Raw:
-        """Answer a request by its rule or its service, without the secrets that it holds.
+        """Answer a request by its rule or its service, after removing the secrets that it holds.
 
-        What is stored as it is sent comes as that JSON.
+        Records that are stored in the form in which they are sent are returned as that JSON.
 
-        ``size`` is how many bytes of text the request can hold at most; none overtakes those
-        before it that stay ``behind`` the same.
+        ``size`` is the maximum number of bytes of text in the request. Requests with the same
+        ``behind`` do not overtake each other.
 
-        Raises FleetError for what the caller should know; anything else is a bug.
+        Raises FleetError for errors that the caller should know; anything else is a bug.
         """
         self.admission.admit(request, caller)
         if not self.config.keep_prompts:
@@ -264,27 +264,27 @@ class Engine:
         caller: Caller = DAEMON,
         facts: Facts | None = None,
     ) -> R:
-        """Answer a request by a rule, in one transaction; a repeated one as it was the first time.
+        """Answer a request by a rule, in one transaction; a repeated request gets its first answer.
 
-        Times are in the order of turns, on whichever machine, however long somebody waits. What a
-        refusal wants recorded is written after the rollback and before the error goes on.
+        Times follow the order of turns, on every machine and however long a request waits. The
+        records of a refusal are written after the rollback and before the error is raised.
         """
         return await self.on_behalf_of(caller, facts).run(rule, request)
 
     async def read(
         self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
-        """Run a rule of the daemon's own on a consistent snapshot, without a way to change it."""
+        """Run one of the daemon's own rules on a consistent read-only snapshot."""
         return await self._itself.read(rule, *args, **named)
 
     async def write(
         self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
-        """Run a rule of the daemon's own in a transaction; returns after COMMIT."""
+        """Run one of the daemon's own rules in a transaction; returns after COMMIT."""
         return await self._itself.write(rule, *args, **named)
 
     def on_behalf_of(self, caller: Caller, facts: Facts | None = None) -> "OnBehalf":
-        """Return what runs rules that know who asks, and what was learned outside of the store."""
+        """Return a runner of rules that know the caller and the facts from outside the store."""
         return OnBehalf(self, caller, facts or Facts())
 
     async def read_when_available(
@@ -301,7 +301,7 @@ class Engine:
                 await self.bell.wait(ticket)
 
     async def run_once(self, request: Mutation[R], work: Callable[[], Awaitable[R]]) -> R:
-        """Do a piece of work that is no single transaction once per idempotency key.
+        """Do work that is not a single transaction, once per idempotency key.
 
         A second call under the same key waits for the first one's result; other keys do not wait.
         """
@@ -316,7 +316,7 @@ class Engine:
             if known is not None:
                 return known
             result = await work()
-            # It is done: a client that has gone meanwhile asks again, and must be told so.
+            # The work is done: a client that left meanwhile asks again, and must learn the result.
             with trio.CancelScope(shield=True):
                 await self._itself.remember(request, result)
             return result
@@ -325,10 +325,10 @@ class Engine:
             done.set()
 
     async def earlier_answer(self, request: Mutation[R]) -> R | None:
-        """Return what a request under this key was answered before, None for a new one.
+        """Return the earlier answer to a request under this key, None for a new one.
 
-        For services that look around before their transaction: what they look at may be gone
-        when the request is repeated.
+        For services that look up other state before their transaction: it may be gone when the
+        client repeats the request.
         """
         if request.idempotency_key is None:
             return None
@@ -336,7 +336,7 @@ class Engine:
         return known
 
     async def commit(self, rule: Callable[[Tx], T], kind: Hashable, *, frees_space: bool) -> T:
-        """Write; what frees space may use the reserve when the disk is full."""
+        """Commit a rule; one that frees space may use the reserve when the disk is full."""
         while True:
             try:
                 return await self.store.write(rule, kind)
@@ -346,9 +346,9 @@ class Engine:
                 self.store.reuse_wal_soon()
 
     async def record_refusal(self, refusal: FleetError, caller: Caller) -> None:
-        """Write what a refusal wants recorded, after its transaction was rolled back.
+        """Write the records of a refusal, after the rollback of its transaction.
 
-        That the disk refuses is logged once a minute: clients alone would know.
+        Storage errors are logged once a minute at most: otherwise only clients would see them.
         """
         if isinstance(refusal, Storage) and self.clock() - self._storage_logged_ms > 60_000:
             self._storage_logged_ms = self.clock()
@@ -360,7 +360,7 @@ class Engine:
                 log.warning("The refusal of a request could not be recorded: %s", error.message)
 
     def context(self, caller: Caller, facts: Facts, begun: int) -> Context:
-        """Return what a rule is given whose turn is now; ``begun`` is when it was asked for."""
+        """Return the context of a rule whose turn is now; ``begun`` is when it was requested."""
         up = self.uptime()
         return Context(
             now_ms=self.clock(),
@@ -376,7 +376,7 @@ class Engine:
         )
 
     def _apply_effects(self, effects: list[Effect]) -> None:
-        """Carry out effects in order; one that fails is logged, and takes no other with it."""
+        """Carry out effects in order; a failing one is logged and does not stop the others."""
         for effect in effects:
             try:
                 self._apply_effect(effect)
@@ -397,7 +397,7 @@ class Engine:
 
 
 class OnBehalf:
-    """Runs rules for somebody, each in a transaction of its own when its turn comes."""
+    """Runs rules for one caller, each in its own transaction when its turn comes."""
 
     def __init__(self, engine: Engine, caller: Caller, facts: Facts) -> None:
         self._engine = engine
@@ -413,7 +413,7 @@ class OnBehalf:
     async def read(
         self, rule: Callable[Concatenate[Tx, Context, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
-        """Run a rule on a consistent snapshot, without a way to change it."""
+        """Run a rule on a consistent read-only snapshot."""
         return await self._engine.store.read(self._prepared(rule, args, named), _kind(rule))
 
     async def write(
@@ -423,7 +423,7 @@ class OnBehalf:
         return await self._commit(self._prepared(rule, args, named), rule)
 
     async def remember(self, request: Mutation[R], result: R) -> None:
-        """Remember what a service answered; one that frees space may use the reserve for it."""
+        """Remember a service's answer; a service that frees space may use the reserve for it."""
         work = self._prepared(remember, (request, result), {})
         await self._commit(work, REGISTERED[type(request)].answer)
 
@@ -454,12 +454,12 @@ class OnBehalf:
 
 
 def _kind(rule: Callable[..., Any]) -> Hashable:
-    """Return a rule, as the key of what a store remembers of it; None for one of the moment."""
+    """Return the rule as the key of what a store remembers about it; None for a temporary one."""
     return rule if isinstance(rule, FunctionType) and "<" not in rule.__qualname__ else None
 
 
 def _once(tx: Tx, ctx: Context, rule: Callable[[Tx, Context, Any], Any], request: Any) -> Any:
-    """Run a writing rule, or return what it answered the first time."""
+    """Run a writing rule, or return its first answer."""
     if request.idempotency_key is None:
         return rule(tx, ctx, request)
     known = recall(tx, ctx, request)

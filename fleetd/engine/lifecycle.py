@@ -1,8 +1,8 @@
 """Life cycle of an engine: open the store, get ready to serve, serve, close.
 
-It gets ready at the start and whenever the store is back, in one way: what was missed while there
-was no daemon is what was missed while there was no store, and must be done before anything newer is
-let in.
+It gets ready in the same way at the start and whenever the store is back: without a daemon and
+without a store, the same work was missed. That work must be done before newer requests are
+admitted.
 """
 
 import logging
@@ -52,9 +52,9 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """Open the store and serve requests until the block ends; then finish what was begun.
 
-    A store that is away now is waited for inside the block. Raises StoreRefused before it when the
-    store cannot be opened, StoreFailed out of the block when the disk fails inside it. ``inline``
-    runs everything on the trio thread, so that virtual time is exact.
+    If the store is away, the engine waits for it inside the block. Raises StoreRefused before the
+    block when the store cannot be opened, StoreFailed out of the block when the disk fails inside
+    it. ``inline`` runs everything on the trio thread, so that virtual time is exact.
     """
     engine: Engine | None = None
     while engine is None:
@@ -69,15 +69,15 @@ async def open_engine(
                 machine=machine,
                 batches=batches,
             )
-        except StoreFull:  # the last room of the disk is kept for making room
+        except StoreFull:  # the reserve is kept for freeing space
             if not DiskReserve(loaded.config.database).give():
                 raise
     engine.disk_reserve.close_to_others()
-    if not inline:  # then nobody waits for a turn
+    if not inline:  # inline, no request waits for a turn
         engine.store.train(training_hooks(engine))
     engine.store.start()
-    # With a database here the event loop waits for its file system anyway. With one on a server it
-    # must not wait for another computer, as a home on NFS would make it.
+    # With a local database, the event loop waits for its file system anyway. With a database on a
+    # server, it must not wait for another computer, such as one with a home directory on NFS.
     shared = bool(loaded.config.store)
     own_files = loaded.config.checkpoints if shared else loaded.config.database
     try:
@@ -108,8 +108,8 @@ async def open_engine(
 async def _watch_disk(engine: Engine) -> None:
     await engine.store.failed.wait()
     engine.stop_waiting()
-    # Clients whose requests just failed still hear of it, and reads are answered; nothing further
-    # is stored.
+    # Clients whose requests just failed still receive the error, and reads are answered. Nothing
+    # more is stored.
     await trio.sleep(FAILURE_GRACE_S)
     raise StoreFailed(str(engine.store.failure))
 
@@ -125,8 +125,8 @@ def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
 async def keep_ready(engine: Engine, begun: trio.Event) -> None:
     """Make the daemon ready now, and again after each time that the store was away.
 
-    ``begun`` is set once that is done, or at once while the store is away. Raises FleetError when
-    a store that is there refuses what a start needs, StoreRefused when it was moved away.
+    ``begun`` is set once that is done, or immediately while the store is away. Raises FleetError
+    when a reachable store refuses what a start needs, StoreRefused when it was moved away.
     """
     availability, since = engine.store.availability, trio.current_time()
     readiness = _Readiness(engine)
@@ -136,7 +136,7 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
         await availability.up.wait()
         down = availability.down
         if begun.is_set() and not readiness.complete:
-            # Only now it is known what time it is by the store's clock.
+            # The time by the store's clock is known only now.
             engine.started_ms = engine.clock() - round((trio.current_time() - since) * 1_000)
         try:
             await readiness.catch_up()
@@ -158,21 +158,21 @@ async def keep_ready(engine: Engine, begun: trio.Event) -> None:
 
 
 class _Readiness:
-    """How far the daemon is with what must be done once, and what each time."""
+    """How far the daemon is with the work of a start, and with the work of each catch-up."""
 
     def __init__(self, engine: Engine) -> None:
         self.complete = False
-        """Whether what only a start has to do is done."""
+        """Whether the work that only a start needs is done."""
         self._engine = engine
         self._lost: LostCommits | None = None
         self._unfinished: list[ErasureTarget] = []
-        """What failed to be forgotten: nobody is kept out for it twice."""
+        """Erasures that failed: clients do not wait for them a second time."""
 
     async def catch_up(self) -> None:
         """Catch up with everything that was missed; raises FleetError when the store refuses.
 
-        Raises StoreRefused for one that was moved away: the other one is what counts now; and
-        StoreUnready while another daemon is at work under this machine's id.
+        Raises StoreRefused for a store that was moved away, since only its new place counts. Raises
+        StoreUnready while another daemon works under this machine's id.
         """
         engine = self._engine
         lost = engine.store.lost if engine.store.lost != self._lost else None
@@ -192,14 +192,14 @@ class _Readiness:
         if not self.complete:
             await import_legacy(engine)
         await engine.outbox.catch_up()
-        if engine.machine:  # before what their hooks left would register them again
+        if engine.machine:  # before events in the spool register agents again
             await check_processes(engine)
-        with trio.move_on_after(SPOOL_S):  # the rest, before anything newer, while it serves
+        with trio.move_on_after(SPOOL_S):  # the rest while it serves, before anything newer
             await tidy_spool(engine)
         self.complete = True
 
     async def retry_erasures(self) -> None:
-        """Try once more to forget what could not be forgotten while everybody waited."""
+        """Retry the erasures that failed while all clients waited."""
         unfinished, self._unfinished = self._unfinished, []
         try:
             self._unfinished = await finish_these(self._engine, unfinished)
@@ -212,7 +212,7 @@ async def _check_relocation(engine: Engine) -> None:
     """Settle a store that was moved here; raises StoreRefused for one that was moved away."""
     found = await engine.write(relocation.arrive)
     if (moved := found.moved_to) is not None:
-        # A database of this machine is named by no setting of the store.
+        # No setting names a local database as the store.
         advice = "Remove the setting store, or FLEET_DATABASE_URL"
         if "://" in moved.where:
             advice = "Set store to its new place"

@@ -1,4 +1,4 @@
-"""Imports every module that answers by more than one transaction, so that all are registered."""
+"""Service registration: imports every module that answers with more than one transaction."""
 
 from .files import pull
 from .hooks import deliver

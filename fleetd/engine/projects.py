@@ -1,4 +1,4 @@
-"""Projects: the names that files and directories have by their project, and ignored directories.
+"""Projects: the names of files and directories in their project, and ignored directories.
 
 A project has one name on all machines of a shared store: the one that the configuration gives to
 its directory, else what the remotes of its clones have in common.
@@ -31,20 +31,20 @@ from ..protocol.requests.snapshot import SnapshotRecord
 from ..protocol.requests.system import SystemForget
 from .repositories import Repositories, Repository, inside_of
 
-# How requests name the one who asks.
+# Fields of requests that name the asking agent.
 _WHO = ("agent_id", "sender", "created_by", "requested_by")
-# How the data of an event names a place.
+# Fields of an event's data that name a place.
 _WHERE = ("cwd", "file", "path")
-# As the protocol bounds paths: nothing longer is looked up, whatever a client puts there.
+# The protocol's limit for paths: nothing longer is looked up, whatever a client sends.
 _PATH_MAX = 4_096
-# Of the files that one tool call changed, so many are compared with those of other agents.
+# How many of the files that one tool call changed are compared with those of other agents.
 MOST_EDITED = 200
 
 
 class Projects:
-    """Names files and directories; ``named`` are the directories of the configuration's names.
+    """Names files and directories; ``named`` maps the configured names to their directories.
 
-    ``machine`` is empty wherever one machine has the store to itself.
+    ``machine`` is empty if one machine has the store to itself.
     """
 
     def __init__(self, named: Mapping[str, list[str]], machine: str, files: FileSystem) -> None:
@@ -57,14 +57,14 @@ class Projects:
 
     @property
     def scopes(self) -> tuple[LockScope, LockScope]:
-        """Return what locks are shared by: the default first."""
+        """Return the scopes in which locks are shared, the default first."""
         return ("project", "machine") if self._machine else ("machine", "project")
 
     async def key(self, path: str, scope: LockScope) -> str:
         """Return the key of a lock on a real path.
 
-        Raises Unavailable when Git, or the file system, does not say which project it belongs to:
-        by another key two could hold one file.
+        Raises Unavailable when Git or the file system does not report the project of the path:
+        under another key, two agents could hold a lock on one file.
         """
         if scope == "machine":
             return machine_key(self._machine, path)
@@ -74,13 +74,13 @@ class Projects:
         return key or machine_key(self._machine, path)
 
     async def directory_key(self, path: str, scope: LockScope) -> str:
-        """Return the key of a real directory: how the keys of all files in it begin."""
+        """Return the key of a real directory, with which the keys of all files in it begin."""
         return (await self.key(f"{path.rstrip('/')}/-", scope))[:-1]
 
     async def prefix(self, root: str) -> str:
-        """Return how the keys of all files in a real directory begin that are shared by project.
+        """Return the prefix of the keys, shared by project, of all files in a real directory.
 
-        Empty where it is in no project, and where Git does not say that in time.
+        The prefix is empty outside of a project, and if Git does not answer in time.
         """
         if (named := self._configured(root)) is not None:
             key: str | None = f"project:{':'.join(named)}"
@@ -91,7 +91,7 @@ class Projects:
         return key[:-1] if key.endswith(":.") else f"{key}/"
 
     def _key_in_repository(self, repository: Repository | None, path: str) -> str | None:
-        """Return the key of a path by its repository, None for one that is no part of any."""
+        """Return the key of a path by its repository, None for one that is not part of it."""
         if repository is None or (inside := repository.inside(path)) is None:
             return None
         if (shared := self._shared(repository, inside)) is not None:
@@ -99,9 +99,9 @@ class Projects:
         return machine_key(self._machine, f"project:{repository.key}:{inside}")
 
     async def paths(self, key: str, near: str | None) -> tuple[str, ...]:
-        """Return where on this machine the file of a key may be, as far as that is known.
+        """Return the known paths on this machine where the file of a key may be.
 
-        Known are the projects that the configuration names, and the repository around a directory.
+        Known are the projects of the configuration, and the repository around ``near``.
         """
         rest = split_machine(key)[1]
         if rest.startswith("/"):
@@ -116,10 +116,10 @@ class Projects:
         return tuple(f"{root}/{rest[len(it) :]}" for root, it in begins if rest.startswith(it))
 
     async def shared_names(self, directory: str | None) -> tuple[str, ...]:
-        """Return what a directory is called on every machine, then those above in its project.
+        """Return the name of a directory on every machine, then those above it in its project.
 
-        Nothing where the store is not shared, where the project has no such name, and where Git or
-        the file system does not say it in time: then its path is all that is known.
+        Returns nothing if the store is not shared, if the project has no such name, and if Git or
+        the file system does not answer in time. Then only the path is known.
         """
         if not self._machine or not directory:
             return ()
@@ -135,10 +135,10 @@ class Projects:
     async def edited(
         self, files: Iterable[str], ignored: list[str]
     ) -> dict[str, EditedFile | None]:
-        """Return what files that were changed are called; None for those in ``ignored`` places.
+        """Return the names of changed files; None for those in ``ignored`` directories.
 
-        All are looked up at once. Where the file system or Git does not answer in the time that a
-        hook has, a file goes by its path.
+        All files are looked up in one call. If the file system or Git does not answer within the
+        time of a hook, a file is named by its path.
         """
         named = list(files)[:MOST_EDITED]
 
@@ -155,7 +155,7 @@ class Projects:
             )
         except PathUnanswered:
             found = [(file, None, None) for file in named]
-        # One hook has the time for one repository; the next one is asked about then.
+        # A hook has time to ask about one repository; the next hook asks about the next one.
         unknown = next((root for _, root, known in found if root and known is None), None)
         asked = await self._repositories.try_around(unknown) if unknown else None
         return {
@@ -177,11 +177,11 @@ class Projects:
         return EditedFile(key, place or key, inside or real, root, linked)
 
     async def here(self, directory: str | None, *, any_place: bool = False) -> Here:
-        """Return what files are called in a directory; without one, as from no repository.
+        """Return how files are named in a directory; without one, as outside of a repository.
 
-        A project's directory is its root without Git, too; of ``any_place`` that is only a
-        repository. Git that does not answer in time leaves the name of the project out; so does a
-        file system, with all the rest.
+        Without Git, the directory is its own root, except with ``any_place``. If Git does not
+        answer in time, the name of the project is missing. If the file system does not answer in
+        time, everything is missing.
         """
 
         def look(walk: PathWalk) -> tuple[str, str, str]:
@@ -202,7 +202,7 @@ class Projects:
         return Here(root=root if any_place else place, place=place, project=project, home=home)
 
     async def _real_path(self, directory: str) -> str | None:
-        """Return the real path of a directory, None where nobody says it in time."""
+        """Return the real path of a directory, None if the file system does not answer in time."""
         with contextlib.suppress(PathUnanswered):
             return await self._files.real_path(directory, None)
         return None
@@ -261,12 +261,12 @@ async def refuse_ignored(
     read: Callable[..., Awaitable[Any]],
     files: FileSystem,
 ) -> None:
-    """Raise InvalidState for a request about a directory of which nothing is to be recorded.
+    """Raise InvalidState for a request about an ignored directory, which is not to be recorded.
 
-    A request that names no directory is about the one its agent registered with on this
-    ``machine``; a snapshot is also about that of its run's agent. One that neither names a place
-    nor comes from an agent with a directory cannot be recognised. What was recorded before the
-    setting stays until it is forgotten; forgetting is let through.
+    A request that names no directory is about the one that its agent registered with on this
+    ``machine``. A snapshot is also about the directory of its run's agent. A request that names no
+    place, from an agent without a directory, cannot be recognised. Records from before the setting
+    stay until they are forgotten, and a request to forget is let through.
     """
     if isinstance(request, SystemForget):
         return
@@ -291,14 +291,14 @@ async def refuse_ignored(
 
 
 def _paths_in_event(data: dict[str, Any]) -> Iterator[str | None]:
-    """Yield the places that an event's data names; what is relative starts at its ``cwd``."""
+    """Yield the paths in an event's data; a relative one starts at its ``cwd``."""
     given = {name: text for name in _WHERE if isinstance(text := data.get(name), str) and text}
     for text in given.values():
         yield absolute(text[:_PATH_MAX], given.get("cwd", "")[:_PATH_MAX])
 
 
 def _paths_in_snapshot(request: SnapshotRecord) -> Iterator[str | None]:
-    """Yield the places that a snapshot would name."""
+    """Yield the paths that a snapshot would name."""
     step, digest = request.step_state, request.context_digest
     named = [step.plan_path] if step else []
     named += (digest.protected_artifacts or []) if digest else []
@@ -306,7 +306,7 @@ def _paths_in_snapshot(request: SnapshotRecord) -> Iterator[str | None]:
 
 
 def check_not_ignored(paths: list[str | None], ignored: list[str]) -> None:
-    """Raise InvalidState when one of these real paths lies in an ignored directory."""
+    """Raise InvalidState when one of these real paths is in an ignored directory."""
     for path in filter(None, paths):
         for directory in ignored:
             if within(directory, path):

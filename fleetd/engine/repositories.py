@@ -1,8 +1,8 @@
-"""What Git says of repositories: where they are, what all clones share, and what state they are in.
+"""Repositories: where they are, what all clones share, and what state they are in, asked of Git.
 
-The first two are remembered until a repository's settings change: locks are asked for with every
-edit, and three processes for each would take longer than all else. Two machines call one project by
-different URLs; its name is the host and the path, on which they agree: ``github.com/Acme/Widget``.
+The first two are cached until a repository's settings change: every edit asks for locks, and three
+processes for each would take longer than all else. Two machines use different URLs for one project.
+Its name is the host and the path, on which they agree: ``github.com/Acme/Widget``.
 """
 
 import contextlib
@@ -25,22 +25,22 @@ from ..protocol.display import path, quote
 
 _CREDENTIALS = re.compile(r"://[^/@]*@")
 _SETTINGS = r"^(remote\..*\.url|url\..*\.insteadof)$"
-# Where a user's own settings lie, which can rewrite URLs.
+# The user's own settings, which can rewrite URLs.
 _USERS = ("~/.gitconfig", "~/.config/git/config")
 MOST_KNOWN = 1_000
-# Where Git was too slow, try_around does not ask it again for so long.
+# If Git was too slow, try_around does not ask it again for this time.
 RETRY_S = 60
 CHANGED_MAX, WORDS_CHARS = 20, 120
-# Ways to one and the same place: by which of them it is reached says nothing about the project.
+# These reach the same place, so the scheme is no part of a project's name.
 _SCHEMES = {"http", "https", "ssh", "git", "git+ssh", "ssh+git", "git+https", "git+http"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)")
-# As scp has it: no slash before the colon, and no scheme.
+# The syntax of scp: no slash before the colon, and no scheme.
 _SCP = re.compile(r"(?:[^/@:\[\]]*@)?(\[[^]/]+\]|[^/:@\[\]]+):(?!//)(.+)")
 _HELPER = re.compile(r"[A-Za-z0-9]+::")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::([0-9]*))?")
-# Each is some scheme's default, and many a host has SSH on that of another.
+# Each is the default of some scheme, and many hosts serve SSH on the port of another one.
 _USUAL_PORTS = {"", "22", "80", "443", "9418"}
-# Where the same host is reached when a firewall lets only port 443 through.
+# Names of the same hosts, for a firewall that lets only port 443 through.
 _OTHER_NAMES = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -53,22 +53,22 @@ _Stamps = tuple[tuple[int, ...], ...]
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """What Git says of a repository: its working tree, its own directory, its remotes."""
+    """What Git reports about a repository: its working tree, its own directory, its remotes."""
 
     top: str
     common: str
     origin: str | None
-    """The URL of ``origin``, as it stands."""
+    """The URL of ``origin``, unchanged."""
     name: str | None
-    """What all clones share."""
+    """The name that all clones share."""
 
     def inside(self, path: str) -> str | None:
-        """Return a path inside the working tree, None for one that is no part of it."""
+        """Return a path inside the working tree, None for one that is not part of it."""
         return inside_of(self.top, path) if within(self.top, path) else None
 
     @property
     def key(self) -> str:
-        """Return what its worktrees on this machine share."""
+        """Return the name that its worktrees on this machine share."""
         return _CREDENTIALS.sub("://", self.origin) if self.origin else self.common
 
     @property
@@ -83,7 +83,7 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What was found out about a directory, and what the files it stands in looked like."""
+    """What is known about a directory, and the stamps of the files that this depends on."""
 
     repository: Repository | None
     files: tuple[str, ...]
@@ -91,7 +91,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Repositories:
-    """What was asked of repositories so far, by their roots."""
+    """Cache of Git's answers about repositories, by their roots."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -108,14 +108,14 @@ class Repositories:
         return await self._current(root, known) if root is not None else None
 
     def known_around(self, walk: PathWalk, folder: str) -> tuple[str | None, Repository | None]:
-        """Return the root around a real directory, and its repository if Git need not be asked."""
+        """Return the root around a real directory, and its repository if that is cached."""
         root, known = self._look(walk, folder)
         return root, known.repository if known else None
 
     async def try_around(self, folder: str) -> Repository | None:
-        """Return the same, or None where Git does not say it all in the time of one answer.
+        """Return the same, or None if Git does not answer everything in the time of one answer.
 
-        Hooks ask so: a file system that hangs must not hold up each of them.
+        Hooks use this: a file system that hangs must not hold up each of them.
         """
         try:
             root, known = await self._files.run_short(partial(self._look, folder=folder), folder)
@@ -138,7 +138,7 @@ class Repositories:
 
     async def _current(self, root: str, known: _Known | None) -> Repository | None:
         if known is None:
-            # Many agents begin at once: one of them asks.
+            # Many agents begin at the same time: only one of them asks.
             async with self._turns.setdefault(root, trio.Lock()):
                 known = await self._files.run_short(lambda walk: self._up_to_date(walk, root), root)
                 known = known or await self._ask(root)
@@ -167,7 +167,7 @@ async def _ask(file_system: FileSystem, root: str) -> _Known:
     if top is None or common is None:
         return _Known(None, files, stamps)
     files = (*files, f"{common}/config")
-    # Before the settings are read: what changes meanwhile is noticed.
+    # Taken before the settings are read, so that changes meanwhile are noticed.
     stamps = await file_system.run_short(partial(_stamps, files=files), root)
     real_top = (await file_system.look(top))[0].real
     told = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
@@ -175,7 +175,7 @@ async def _ask(file_system: FileSystem, root: str) -> _Known:
 
 
 def _parsed(top: str, common: str, settings: str) -> Repository:
-    """Return what Git's answers say of a repository; of settings each ends with a NUL."""
+    """Return the repository that Git's answers describe; each setting ends with a NUL."""
     pairs = [each.partition("\n")[::2] for each in settings.split("\0") if each]
     remotes: dict[str, list[str]] = {}
     instead: dict[str, str] = {}
@@ -192,9 +192,9 @@ def _parsed(top: str, common: str, settings: str) -> Repository:
 
 
 def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[str]:
-    """Yield the names that a repository has by its remotes: by ``origin`` first, else by the ABC.
+    """Yield the names of a repository by its remotes: ``origin`` first, then alphabetically.
 
-    Not by the branch: what is checked out must not change which file a lock means.
+    The branch has no influence: a checkout must not change which file a lock means.
     """
     for remote in sorted(remotes, key=lambda each: (each != "origin", each)):
         url = remotes[remote][0]  # the one it is fetched from
@@ -205,7 +205,7 @@ def _names(remotes: dict[str, list[str]], instead: dict[str, str]) -> Iterator[s
 
 
 def _stamps(walk: PathWalk, files: tuple[str, ...]) -> _Stamps:
-    """Return what shows that one of some files was changed; of a directory that it is another."""
+    """Return stamps that show changes of files; for directories, only that they were replaced."""
     return tuple(_stamp(walk, file) for file in files)
 
 
@@ -221,7 +221,7 @@ def _stamp(walk: PathWalk, file: str) -> tuple[int, ...]:
 
 
 def inside_of(directory: str, path: str) -> str | None:
-    """Return a path from a directory on; None within Git's own, which each clone has for itself."""
+    """Return a path relative to a directory; None within ``.git``, which no clones share."""
     inside = os.path.relpath(path, directory)
     return None if ".git" in inside.split("/") else inside
 
@@ -229,9 +229,9 @@ def inside_of(directory: str, path: str) -> str | None:
 def shared_name(url: str) -> str | None:
     """Return the name that all clones of a project share, None for a URL that means one machine.
 
-    The latter are paths, ``file://``, this very host, and what only a program of the user's can
-    read (``ext::…``). Of a scheme that is not Git's own the name says which it is. Users, passwords
-    and queries are left out: they are the caller's, and no part of the project.
+    The latter are paths, ``file://``, this host, and URLs that only a program of the user can read
+    (``ext::…``). The name includes a scheme that is not Git's own. Users, passwords and queries are
+    left out: they belong to the caller, not to the project.
     """
     url = url.strip()
     if _CONTROL.search(url) or _HELPER.match(url):
@@ -251,7 +251,7 @@ def shared_name(url: str) -> str | None:
 
 
 def _host(where: str) -> str | None:
-    """Return a host in lower case, with its port unless that says nothing; None for this one."""
+    """Return a host in lower case, with its port unless that is a usual one; None for this host."""
     found = _HOST.fullmatch(where.lower())
     if found is None:
         return None
@@ -263,9 +263,9 @@ def _host(where: str) -> str | None:
 
 
 def _path(path: str) -> str | None:
-    """Return a path without what its spellings differ in; None for the root."""
+    """Return a path without the differences between its spellings; None for the root."""
     before = None
-    while path != before:  # what is left of "..git" is a dot
+    while path != before:  # removing ".git" from "..git" leaves a dot
         before = path
         path = posixpath.normpath(f"/{path.lstrip('/')}").removesuffix(".git")
     return path.lstrip("/") or None
@@ -274,8 +274,8 @@ def _path(path: str) -> str | None:
 async def working_tree(directory: str | None) -> WorkingTree | None:
     """Return branch, commit and changed files of the repository that a directory is in.
 
-    None where there is no repository, or Git does not tell it all in half a second: whoever
-    waits for a briefing waits no longer than that.
+    None outside of a repository, or if Git does not report everything in half a second: a request
+    for a briefing waits no longer than that.
     """
     if directory is None:
         return None
@@ -305,9 +305,9 @@ _UNBORN = "No commits yet on "
 
 
 def _branch(line: str) -> str:
-    """Tell a branch and what it follows, by the first line of Git's status, in quotes."""
+    """Return a branch and its upstream, in quotes, from the first line of Git's status."""
     told = line.removeprefix("## ")
-    # No name of a branch has a blank, and what stands behind it are Git's own words.
+    # No name of a branch contains a blank; Git's own words follow it.
     if told.startswith(_UNBORN):
         return f"{_quoted(told.removeprefix(_UNBORN))}, no commits yet"
     names, _, rest = told.partition(" ")
@@ -315,7 +315,7 @@ def _branch(line: str) -> str:
 
 
 def _commit(told: str) -> str:
-    """Tell a commit's hash, author and subject; the latter two are as free texts as any."""
+    """Return a commit's hash, author and subject; the latter two are free text, and quoted."""
     name, author, subject = told.split("\0", 2)
     return f"{name} by {_quoted(author)}: {_quoted(subject)}"
 

@@ -1,1 +1,1 @@
-"""The socket: who connects, what they send, JSON-RPC, replies and notifications."""
+"""The socket server: clients, what they send, JSON-RPC, replies and notifications."""

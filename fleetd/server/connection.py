@@ -1,4 +1,4 @@
-"""One client's connection: lines in, replies out, in bounds of number, size and time."""
+"""One client's connection: lines in, replies out, within limits of number, size and time."""
 
 import logging
 import select
@@ -38,9 +38,9 @@ _LINGER_LINES = 4
 class LeaderFollowers(Generic[T]):
     """Calls ``receive`` in one task at a time, and ``work`` in the task that received.
 
-    There are as many tasks as pieces of work under way, and one that waits for more. Work begins
-    in the order in which it was received. A task that is made for every request, and begins a round
-    of the scheduler after it was read, costs more than most requests.
+    Each piece of work in progress has a task, and one more task waits for work. Work begins in the
+    order in which it was received. A new task for every request would begin one round of the
+    scheduler after the read. That costs more than most requests.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LeaderFollowers(Generic[T]):
         self._over = False
 
     async def run(self) -> None:
-        """Take turns until ``receive`` has returned None; the nursery holds who still works."""
+        """Take turns until ``receive`` has returned None; the nursery holds the busy tasks."""
         while not self._over:
             piece = await self._receive()
             self._over = piece is None
@@ -64,13 +64,13 @@ class LeaderFollowers(Generic[T]):
             if piece is None:
                 return
             await self._work(piece)
-            del piece  # it takes no memory while a turn is waited for
+            del piece  # free its memory while this task waits for a turn
             if self._over or self._next is not None:
                 return
             await self._wait()
 
     def _hand_over(self) -> None:
-        """Give the turn to whoever waits for it; he begins when this task has to wait."""
+        """Give the turn to a waiting or new task, which begins when this task has to wait."""
         if self._next is not None:
             trio.lowlevel.reschedule(self._next)
             self._next = None
@@ -88,14 +88,14 @@ class LeaderFollowers(Generic[T]):
 
 
 def is_gone(sock: socket.socket | trio.socket.SocketType) -> bool:
-    """Whether the other end is closed altogether; one that only stopped sending is not gone."""
+    """Return whether the other end is fully closed; one that only stopped sending is not gone."""
     poll = select.poll()
     poll.register(sock, 0)
     return any(events & _HUNG_UP for _, events in poll.poll(0))
 
 
 class CallContext:
-    """The line that is being answered, for the methods."""
+    """The context of the methods for the line that is being answered."""
 
     def __init__(self, connection: "ClientConnection", size: int) -> None:
         self._connection = connection
@@ -135,7 +135,7 @@ class CallContext:
 
 
 class ClientConnection:
-    """Reads lines and answers each while the next is waited for, until one side has had enough.
+    """Reads lines and answers each while it waits for the next, until one side has had enough.
 
     ``serve`` returns when the connection is over. Nothing that a client does raises out of it.
     """
@@ -176,7 +176,7 @@ class ClientConnection:
         self._subscribing = 0
         self._since = trio.current_time()
         self._violation: LimitExceeded | None = None
-        # While a long request is looked through for secrets, the next one does not overtake it.
+        # Keeps requests in order while a long one is searched for secrets.
         self.cleaning = trio.StrictFIFOLock()
         self.answered = False
         """Whether a request of the client was ever answered."""
@@ -188,12 +188,12 @@ class ClientConnection:
 
     @property
     def idle_since(self) -> float | None:
-        """Return since when nothing is done for the client; half a line does not count."""
+        """Return since when the connection is idle, None if it is busy; ignores half a line."""
         busy = self._in_flight or self._followers or self._replies.lines
         return None if busy else self._since
 
     def evict(self) -> None:
-        """Close the connection without a word: none was asked for."""
+        """Close the connection silently: no request waits for a reply."""
         self._scope.cancel()
 
     async def serve(self) -> None:
@@ -218,7 +218,7 @@ class ClientConnection:
     # Reading
 
     async def _read(self) -> RpcMessage | None:
-        """Return what is to be answered next and has its place; None after the client's last."""
+        """Return the next message, which has its place; None after the client's last one."""
         try:
             while (line := await self._lines.next_line()) is not None:
                 if len(line) > self._limits.line_bytes:
@@ -226,14 +226,14 @@ class ClientConnection:
                 elif (message := await self._parse(line, rpc.parse)) is not None:
                     await self._take_place()
                     return message
-                del line  # it takes no memory while the next one is waited for
+                del line  # free its memory while this task waits for the next one
         except LimitExceeded as violation:
             self._violation = violation
         await self._end_of_input()
         return None
 
     async def _take_large(self, line: Line) -> None:
-        """Answer a large line before anything else is read, and give its room to the next."""
+        """Answer a large line before reading on, and give its room to the next."""
         try:
             message = await self._parse(line, rpc.parse_large)
             if message is not None:
@@ -252,12 +252,12 @@ class ClientConnection:
         except FleetError as error:
             self.engine.traffic.failed(error.kind)
             await self.send(error_reply(error) + b"\n")
-            # A refusal never waits: without this, a block of junk would hold everybody up.
+            # A refusal never waits: without this, a block of junk would block all other clients.
             await trio.lowlevel.checkpoint()
             return None
 
     async def _take_place(self) -> None:
-        """Wait until fewer are in flight than may be, and count one more."""
+        """Wait until the limit of requests in flight allows one more, and count it."""
         try:
             self._room.acquire_nowait()
         except trio.WouldBlock:
@@ -268,13 +268,13 @@ class ClientConnection:
         self._in_flight += 1
 
     async def _cancel_when_gone(self) -> None:
-        """Watch for a client that vanished while nobody reads from it, and drop its work.
+        """Watch for a client that disconnects while nothing reads from it, and cancel its work.
 
         Without this, its place in the queue for a lock would outlive it.
         """
         gone = False
         while not gone:
-            # Asleep first: what a client sent before it left gets a start.
+            # Sleep first, so that requests that a client sent before it left can start.
             await trio.sleep(_GONE_POLL_SECONDS)
             gone = is_gone(self._stream.socket)
         self._scope.cancel()
@@ -308,10 +308,10 @@ class ClientConnection:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Wait until what was read for the client before is read, and taken by him.
+        """Wait until the client's earlier reads are done, and the client has taken the replies.
 
-        Else a client that asks for much and takes nothing has 32 large replies made, and whoever
-        reads beside him waits for all of them.
+        Otherwise the daemon makes 32 large replies for a client that asks for much and takes
+        nothing, and other clients that read wait for all of them.
         """
         try:
             self._reading.acquire_nowait()
@@ -324,13 +324,13 @@ class ClientConnection:
             self._reading.release()
 
     def reporting(self, token: str) -> AbstractContextManager[None]:
-        """Tell the client how far it is with what a block does, until the block ends."""
+        """Report the progress of a block to the client, until the block ends."""
         return report_to_client(token, self._replies.offer, self._background)
 
     # Subscriptions
 
     async def subscribe(self, request: EventSubscribe) -> tuple[Follower, Subscription]:
-        """Prepare a subscription; it starts when the reply that announces it is out."""
+        """Prepare a subscription; it starts when the reply that announces it is sent."""
         allowed = self._limits.requests_in_flight
         if len(self._followers) + self._subscribing >= allowed:
             raise LimitExceeded(
@@ -339,7 +339,7 @@ class ClientConnection:
                 limit="subscriptions",
                 allowed=allowed,
             )
-        self._subscribing += 1  # its place is taken before anything is waited for
+        self._subscribing += 1  # take its place before the first wait
         try:
             follower, start = await subscribe(self.engine, request, self.caller)
             self._followers[follower.id] = follower
@@ -370,7 +370,7 @@ class ClientConnection:
     # The end
 
     async def _end_of_input(self) -> None:
-        """Stop what only lives as long as the client sends; requests in flight are finished."""
+        """Stop what lasts only while the client sends; requests in flight are finished."""
         for follower in self._followers.values():
             follower.end()
         self._background.start_soon(self._cancel_when_gone)

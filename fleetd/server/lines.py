@@ -1,4 +1,4 @@
-"""Lines in and out of a socket, in bounds of size, time and memory."""
+"""Lines in and out of a socket, within limits of size, time and memory."""
 
 import math
 import os
@@ -14,10 +14,10 @@ _LARGE_AT_ONCE = 2
 
 
 class LargeLineLimit:
-    """Room for lines of the hook client that are longer than others may be.
+    """Room for lines of the hook client that are longer than other lines may be.
 
-    There is room for few in the whole daemon: text of 16 MiB takes several times that while it is
-    read and understood, and every connection could send one.
+    The whole daemon has room for few: text of 16 MiB takes several times that while it is read and
+    parsed, and every connection could send one.
     """
 
     def __init__(self, limit: int) -> None:
@@ -36,7 +36,7 @@ class LargeLineLimit:
 
 
 class LineReader:
-    """Cuts what a client sends into lines and minds how long each of them takes."""
+    """Splits the input of a client into lines, and limits the time of each."""
 
     def __init__(
         self, stream: trio.SocketStream, *, limit: int, timeout_ms: int, large: LargeLineLimit
@@ -48,12 +48,12 @@ class LineReader:
         self._large = large
 
     async def next_line(self) -> Line | None:
-        """Return the next line, None at the end; raises LimitExceeded when it breaks a bound.
+        """Return the next line, None at the end; raises LimitExceeded when it breaks a limit.
 
-        The clock runs from the first byte that is waited on. Trickling does not prolong it, and
-        time that the daemon spends between two calls, or a large line waits for room, is not
-        counted. Whoever gets a line that is longer than the limit has room for it, and leaves
-        when it is dealt with.
+        The timeout runs from the first byte of an unfinished line, and further bytes do not extend
+        it. Time that the daemon spends between two calls, or that a large line waits for room, is
+        not counted. A caller that gets a line above the limit has room for it, and calls
+        ``LargeLineLimit.leave`` when it is done.
         """
         deadline = math.inf
         entered = False
@@ -75,7 +75,7 @@ class LineReader:
                 self._large.leave()
 
     async def discard(self, at_most: int) -> None:
-        """Read and forget, until the client stops or ``at_most`` bytes have come."""
+        """Read and discard, until the client stops or ``at_most`` bytes have arrived."""
         while at_most > 0 and (data := await self._receive(math.inf)):
             at_most -= len(data)
 
@@ -92,7 +92,7 @@ class LineReader:
             ) from error
 
     async def _receive(self, deadline: float) -> bytes:
-        """Return what has come, nothing when the client stopped sending or is gone."""
+        """Return the received bytes, none when the client stopped sending or is gone."""
         if deadline == math.inf:
             return await self._read_some()
         with trio.CancelScope(deadline=deadline):
@@ -105,35 +105,35 @@ class LineReader:
         )
 
     async def _read_some(self) -> bytes:
-        # Clients send a line and wait: a read before anything has come nearly always fails.
+        # Clients send a line and wait: a read before data has arrived nearly always fails.
         descriptor = self._stream.socket.fileno()
         while True:
             try:
                 await trio.lowlevel.wait_readable(descriptor)
                 return os.read(descriptor, _CHUNK)
             except BlockingIOError:
-                continue  # the kernel was wrong
+                continue  # there was no data after all
             except (OSError, trio.ClosedResourceError):
                 return b""
 
 
-# What clients were slow to take may wait in so much memory, in the whole daemon.
+# The memory in the whole daemon for lines that clients were too slow to take.
 UNSENT_BYTES = 32 * 1024 * 1024
 
 
 class SendBudget:
-    """Everything that waits to be sent, of all clients.
+    """Everything that waits to be sent, for all clients.
 
-    A client that asks for much and reads nothing would fill the memory within the time that it has.
+    A client that asks for much and reads nothing would fill the memory before its timeout.
     """
 
     def __init__(self) -> None:
         self._writers: set[LineWriter] = set()
 
     def add(self, writer: "LineWriter") -> None:
-        """Count a writer in; when all together hold too much, whoever holds most is cut off.
+        """Add a writer; if all together hold too much, cut off the one that holds most.
 
-        A single reply that is longer than the bound is no reason: it could never be sent.
+        A single reply above the limit cuts nobody off: otherwise it could never be sent.
         """
         self._writers.add(writer)
         while (
@@ -145,15 +145,15 @@ class SendBudget:
             most.give_up()
 
     def remove(self, writer: "LineWriter") -> None:
-        """Forget a writer with nothing to send."""
+        """Remove a writer that has nothing to send."""
         self._writers.discard(writer)
 
 
 class LineWriter:
     """Sends whole lines, one after the other.
 
-    ``give_up`` is called when the client has not taken a line within ``seconds``, is gone, or
-    holds up too much; it must end the tasks that send.
+    ``too_slow`` is called when the client has not taken a line within ``seconds`` or holds up too
+    much, and ``gone`` when it has disconnected. Both must end the tasks that send.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class LineWriter:
         gone: Callable[[], None],
     ) -> None:
         self.unsent = 0
-        """Bytes that wait."""
+        """Bytes that wait to be sent."""
         self.lines = 0
         self._stream = stream
         self._seconds = seconds
@@ -195,12 +195,12 @@ class LineWriter:
                 self._all.remove(self)
 
     def offer(self, data: bytes) -> None:
-        """Send a line if there is room for it now, else not at all."""
+        """Send a line if there is room for it now, else drop it."""
         if self._sending.locked() or self._begun:
             return
         rest = self._send_now(data)
         if len(rest) < len(data):
-            self._begun = rest  # a kernel that took a part of it: the next line brings the rest
+            self._begun = rest  # the kernel took only a part: the next line sends the rest
 
     async def drained(self) -> None:
         """Wait until nothing waits to be sent."""
@@ -212,7 +212,7 @@ class LineWriter:
         """Send what fits now, nearly always all, without the scheduler; return the rest."""
         try:
             return data[os.write(self._stream.socket.fileno(), data) :]
-        except OSError:  # full, or broken: whoever waits on the stream learns which
+        except OSError:  # full or broken: waiting on the stream shows which
             return data
 
     async def _send_rest(self, data: bytes) -> None:

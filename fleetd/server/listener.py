@@ -21,7 +21,7 @@ BACKLOG = 1_024
 
 
 class ListeningSockets:
-    """The sockets to accept on; ``close`` takes an own one out of the file system again."""
+    """The sockets to accept on; ``close`` also removes the daemon's own one from its path."""
 
     def __init__(self, sockets: list[socket.socket], own: Path | None) -> None:
         self.sockets = sockets
@@ -29,11 +29,11 @@ class ListeningSockets:
         self._inode = _inode(own) if own else None
 
     def in_place(self) -> bool:
-        """Return whether clients find it under its name; of an inherited one its maker knows."""
+        """Return whether the socket is still at its path; its creator checks an inherited one."""
         return self._own is None or _inode(self._own) == self._inode
 
     def close(self) -> None:
-        """Stop listening; safe to call twice. An inherited socket stays with who made it."""
+        """Stop listening; safe to call twice. An inherited socket stays with its creator."""
         for sock in self.sockets:
             sock.close()
         if self._own and self.in_place():
@@ -105,7 +105,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def _is_stale(path: Path) -> bool:
-    """Whether nobody listens on the socket; raises AlreadyRunning when somebody does."""
+    """Return whether nobody listens on the socket; raises AlreadyRunning when somebody does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         outcome = probe.connect_ex(os.fspath(path))

@@ -62,7 +62,7 @@ def _method(
                 "required": name in schema.get("required", ()),
                 "schema": schema["properties"][name],
             }
-            # Those by position in their order, then those that go by name only.
+            # Positional parameters in their order, then those that go by name only.
             for name in dict.fromkeys(
                 [*positional_fields(request), *request.__struct_encode_fields__]
             )

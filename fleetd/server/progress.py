@@ -14,10 +14,10 @@ from ..protocol.records import ProgressNotification
 
 log = logging.getLogger("fleetd")
 
-# Most starts are over by then. The log is read later, so it is told less often.
+# Most starts are over by then. The log is read later, so it gets fewer reports.
 PAUSE_S = 1.0
 LOGGED_EVERY = 5
-# A start that gets on is given more time; one that hangs is not.
+# A start that makes progress gets more time; one that hangs does not.
 MORE_S = 60
 _PHASES = {
     "missions": "comparing checkpoints with their files, {} missions",
@@ -25,7 +25,7 @@ _PHASES = {
     "rows": "finishing an interrupted deletion, {} rows",
     "database": "reading the whole database",
 }
-# Ten times a second is enough for anybody who looks at it, and a burden for nobody.
+# Ten times a second is enough for every reader, and costs little.
 NOTIFY_S = 0.1
 _encode = msgspec.json.Encoder().encode
 
@@ -34,7 +34,7 @@ Report = Callable[[progress.ProgressCount], None]
 
 
 def report_start(notifier: Notifier, tasks: trio.Nursery) -> AbstractContextManager[None]:
-    """Tell how far a block is, as long as it takes, and say nothing of one that is quick."""
+    """Report the progress of a block while it runs, and nothing about a quick one."""
     rounds = itertools.count()
 
     def report(count: progress.ProgressCount) -> None:
@@ -52,9 +52,9 @@ def report_start(notifier: Notifier, tasks: trio.Nursery) -> AbstractContextMana
 def report_to_client(
     token: str, offer: Callable[[bytes], None], tasks: trio.Nursery
 ) -> AbstractContextManager[None]:
-    """Offer a line whenever a block has come further, until it ends: the reply is next.
+    """Offer a line whenever a block has made progress, until it ends: the reply is next.
 
-    What cannot be sent at once is left out, so a client that does not read holds up nothing.
+    A line that cannot be sent now is dropped, so a client that does not read blocks nothing.
     """
 
     def report(count: progress.ProgressCount) -> None:

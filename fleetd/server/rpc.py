@@ -64,21 +64,21 @@ Perform = Callable[[Request[Any], Any], Awaitable[Any]]
 
 SLOW_MICROS = 1_000_000
 _MEMBERS = frozenset({"jsonrpc", "method", "params", "id"})
-# A container costs some 60 bytes and is the dearest thing a byte on the wire can ask for.
+# A container costs some 60 bytes, more than anything else that one byte on the wire can create.
 _CONTAINERS = 100_000
-# Brackets that are followed in one go: what nests too deep shows early, and others come between.
+# Brackets that are counted in one step: deep nesting is found early, and others can run in between.
 _AT_ONCE = 4_096
 
-# How the hook client writes what stands around a payload, and how much that can be.
+# The text that the hook client writes around a payload, and its maximum size.
 _PAYLOAD = b'"payload":"'
 _AFTER_PAYLOAD = b'"},"id":'
 _AROUND_BYTES = 65_536
 _PIECE_BYTES = 262_144
 _ESCAPE_BYTES = len(r"\u0000")
-# A part of an escape, or the first of two that make a character together.
+# A part of an escape, or the first half of a surrogate pair.
 _UNFINISHED = re.compile(rb"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}))?\Z")
 
-# So much text can hold more than a few hundred objects.
+# Longer text can contain more than a few hundred objects.
 _MANY_OBJECTS_BYTES = 32_768
 _NOTHING = contextlib.nullcontext()
 
@@ -104,7 +104,7 @@ class RpcElement(msgspec.Struct, frozen=True):
 
 
 class RefusedElement(msgspec.Struct, frozen=True):
-    """An element that is no request, with the id it could be answered under."""
+    """An element that is not a request, with the id for its reply."""
 
     error: FleetError
     id: Id = None
@@ -138,8 +138,8 @@ def parse(line: Line, *, depth: int, batch: int) -> RpcMessage:
 def parse_large(line: Line, *, depth: int, batch: int) -> RpcMessage:
     """Turn a large line of the hook client into a request, without looking for structure in it.
 
-    Nearly all of it is one string, the payload, and comes last; what is around it is checked as
-    any other line. Raises what ``parse`` raises, LimitExceeded for a line of another form.
+    Nearly all of it is one string, the payload, which comes last. The rest is checked like any
+    other line. Raises what ``parse`` raises, and LimitExceeded for a line of another form.
     """
     begin = line.find(_PAYLOAD, 0, _AROUND_BYTES) + len(_PAYLOAD) - 1
     end = line.rfind(_AFTER_PAYLOAD, -_AROUND_BYTES) + 1
@@ -157,9 +157,9 @@ def parse_large(line: Line, *, depth: int, batch: int) -> RpcMessage:
 
 
 def _pieces(text: memoryview) -> Iterator[str]:
-    """Read what stands within the quotes of a large string, so much at a time.
+    """Yield the decoded content of a large string in pieces.
 
-    Who parses keeps the interpreter for himself: 16 MiB at once would be up to 20 ms.
+    The parser holds the GIL meanwhile: 16 MiB in one call would take up to 20 ms.
     """
     at = 0
     while len(text) - at > _PIECE_BYTES:
@@ -171,9 +171,9 @@ def _pieces(text: memoryview) -> Iterator[str]:
 
 
 def _piece_end(piece: bytes) -> int:
-    """Return where a piece of a string can end, before its last byte, so that it can be read.
+    """Return where a piece of a string can end, before its last byte, so that it can be decoded.
 
-    An escape may be half there, and is one of two if it is half a character.
+    The last escape of the piece may be incomplete, or the first half of a surrogate pair.
     """
     end = len(piece) - 1
     for _ in range(2):
@@ -187,7 +187,7 @@ def _piece_end(piece: bytes) -> int:
 
 
 def _check_structure(line: Line, depth: int, batch: int) -> None:
-    """Refuse by counting brackets, before a parser builds anything from them."""
+    """Refuse a line by its number of brackets, before a parser builds anything from them."""
     if line.count(b"[") + line.count(b"{") <= min(depth, batch):
         return
     brackets = _brackets(line)
@@ -210,7 +210,7 @@ def _check_structure(line: Line, depth: int, batch: int) -> None:
 def _brackets(line: Line) -> bytes:
     """Return a step up or down for each bracket that is not within a string."""
     unescaped = line.replace(rb"\\", b"").replace(rb"\"", b"")
-    # A string that ends where the next begins changes nothing about what is within strings.
+    # Removing two adjacent quotes does not change what is within strings.
     bare = unescaped.translate(_STEPS, _NO_STRUCTURE).replace(b'""', b"")
     return _STRING.sub(b"", bare)
 
@@ -234,7 +234,7 @@ def _decode(line: Line, kind: Any = Any) -> Any:
     except msgspec.DecodeError as error:
         raise ParseError("Parse error", detail=str(error)) from error
     except RecursionError as error:
-        # Only where limits.depth was set near to what the parser itself can bear.
+        # Only if limits.depth is close to the limit of the parser itself.
         raise ParseError("Parse error", detail="nested too deeply") from error
 
 
@@ -291,7 +291,7 @@ def convert(request: type[Q], args: Sequence[Any], named: dict[str, Any]) -> Q:
 
 
 def _explain(request: type[Request[Any]], named: dict[str, Any], text: str) -> InvalidParams:
-    """Turn what msgspec says into a message that helps."""
+    """Turn a text of msgspec into a helpful message."""
     problem, where = validation.split(text)
     steps = [name or int(index) for name, index in _STEP.findall(where)]
     if match := re.match(r"Object contains unknown field `(.*)`", problem, re.DOTALL):
@@ -335,7 +335,7 @@ def _expectation(request: type[Request[Any]], steps: list[Step], problem: str) -
         if isinstance(literal, inspect.LiteralType):
             return "one of " + ", ".join(map(str, literal.values))
     noun = str(steps[0]).removesuffix("_id") if steps else ""
-    # A name without a noun, such as after, is of the method's own.
+    # A name without a noun, such as after, belongs to the method's noun.
     prefix = ID_PREFIXES.get(noun) or ID_PREFIXES.get(request.method.partition(".")[0], "msn")
     return validation.expected(problem).replace("msn-", f"{prefix}-")
 
@@ -355,7 +355,7 @@ def _value_at(value: Any, steps: list[Step]) -> Any:
 
 
 def _type_at(request: type[Request[Any]], steps: list[Step]) -> inspect.Type | None:
-    """Follow a path through the types; None where it leads out of what is declared."""
+    """Follow a path through the types; None where it leaves the declared types."""
     here: inspect.Type | None = inspect.type_info(request)
     for step in steps:
         here = _unwrapped(here)
@@ -381,10 +381,10 @@ def _unwrapped(here: inspect.Type | None) -> inspect.Type | None:
 
 
 class _AnyParams(Signature):
-    """The signature of a method that takes any parameters: whatever is bound to it fits."""
+    """The signature of a method that accepts any parameters."""
 
     def bind(self, /, *_args: Any, **_named: Any) -> BoundArguments:
-        """Bind nothing: the library only wants to know whether that could be done."""
+        """Bind nothing: the library only checks whether binding is possible."""
         return _BOUND
 
 
@@ -407,14 +407,14 @@ def _handler(request: type[Request[Any]], perform: Perform) -> Method:
         return Success(await perform(convert(request, args, named), context))
 
     handler = guarded(request.method, handle)
-    # The library reads the signature of every call and binds it: a stored one is found ten times
-    # faster, and the parameters are checked by their Struct, whatever they are.
+    # The library reads the signature at every call and binds the parameters. A stored signature is
+    # ten times faster, and the Struct checks the parameters in any case.
     handler.__signature__ = _ANY_PARAMS  # type: ignore[attr-defined]
     return handler
 
 
 def guarded(name: str, method: Method) -> Method:
-    """Wrap a method so that whatever it raises becomes an error of ours.
+    """Wrap a method so that every exception becomes one of fleetd's errors.
 
     The library would catch it too, and send the exception's text to the client.
     """
@@ -460,7 +460,7 @@ class Dispatcher:
     async def answer(self, message: RpcMessage, context: Any, since_ns: int) -> bytes | None:
         """Run the message's requests one after the other; None when nobody waits for a reply.
 
-        ``since_ns`` is when the message was understood and had its place, by the same clock.
+        ``since_ns`` is when the message was parsed and had its place, by the same clock.
         """
         spoken = []
         for element in message.elements:
@@ -496,7 +496,7 @@ class Dispatcher:
         return reply, ready_ns
 
     def _count(self, method: str, micros: int, error: str | None) -> None:
-        """Count a request, and say in the log how it ended."""
+        """Count a request, and log how it ended."""
         if method in self._methods:
             self._traffic.answered(method, micros)
         if error is not None:

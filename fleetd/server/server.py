@@ -1,6 +1,6 @@
-"""Server: accepts clients, as many as may be connected at once, and serves them.
+"""Server: accepts clients up to the limit of connections, and serves them.
 
-A client that connects and says nothing keeps its connection until another client needs the place.
+A client that connects and sends nothing keeps its connection until another client needs the place.
 """
 
 import contextlib
@@ -30,9 +30,10 @@ _TRANSIENT = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED}
 )
 _RETRY_SECONDS = 0.1
-# No connection is evicted sooner: what its client has to say may be on its way.
+# No connection is evicted sooner: a request of its client may be on its way.
 IDLE_S = 0.1
-# What has come is read at once, unless the daemon is late; a client of junk always has sent some.
+# Unread data does not protect an idle connection for longer: the daemon reads it immediately unless
+# it is late, and a client that sends junk always has some.
 UNREAD_S = 1.0
 _WARN_EVERY_S = 60.0
 
@@ -72,7 +73,7 @@ class Server:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         """Serve one client; whatever happens here ends this connection only."""
-        # The task is this connection's alone: so is what is said of it.
+        # This task serves only this connection, and so does its trace context.
         trace.enter(trace.TraceContext(connection=self._traffic.opened()))
         try:
             await self._serve_peer(stream)
@@ -89,7 +90,7 @@ class Server:
         except Denied as error:
             self._traffic.refused += 1
             log.warning("A client was refused: %s", error)
-            # A stranger who does not stay to hear it is worth no traceback.
+            # A refused client that leaves before it reads the error needs no traceback.
             with (
                 trio.move_on_after(self._limits.reply_timeout_ms / 1000),
                 contextlib.suppress(trio.BrokenResourceError),
@@ -156,7 +157,7 @@ class ConnectionLimit:
         try:
             self._free.acquire_nowait()
         except trio.WouldBlock:
-            # Nobody has to leave for nobody.
+            # Evict nothing until a client waits.
             await trio.lowlevel.wait_readable(listener.fileno())
             await self._evict_one()
 
@@ -171,7 +172,7 @@ class ConnectionLimit:
 
     async def _evict_one(self) -> None:
         while True:
-            # Asked each time: meanwhile a client may have left by itself.
+            # Tried each time: a client may have left meanwhile.
             with contextlib.suppress(trio.WouldBlock):
                 return self._free.acquire_nowait()
             if not self._evicted and (found := self._longest_idle()):
@@ -190,7 +191,7 @@ class ConnectionLimit:
     def _longest_idle(self) -> ClientConnection | None:
         """Return the connection to evict; those that never sent a request come first.
 
-        As long as one of these may have to leave soon, none that was answered has to.
+        While one of these may soon be evictable, no answered connection is evicted.
         """
         idle = [
             (since, each) for each in self.connections if (since := each.idle_since) is not None
@@ -205,7 +206,7 @@ class ConnectionLimit:
 
 
 def _has_unread(sock: trio.socket.SocketType) -> bool:
-    """Whether something has come that was not read yet."""
+    """Return whether the socket has unread data."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

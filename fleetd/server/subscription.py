@@ -1,4 +1,4 @@
-"""Subscriptions: one follower of the event log each, which sends what matches as lines."""
+"""Subscriptions: each follows the event log, and sends matching events as lines."""
 
 from collections.abc import Awaitable, Callable
 
@@ -21,7 +21,7 @@ class Follower:
     """Sends every matching event of the log, in order and without gaps, until it is ended.
 
     It knows its position in the log, so a subscriber that is slow lags behind and loses nothing.
-    ``request`` names its mission by the whole id.
+    ``request`` contains the full id of its mission.
     """
 
     def __init__(self, engine: Engine, request: EventSubscribe, start: Subscription) -> None:
@@ -31,7 +31,8 @@ class Follower:
         self._position = start.position
         self._ended = False
         self._looking = trio.CancelScope()
-        # Far behind, one who wants little has it looked up; at the end all are told everything.
+        # Far behind, a follower with a filter has the store filter. At the end of the log, all
+        # followers get all events.
         self._picks = bool(request.types or request.mission_id or request.agent_id)
         self._behind = self._picks
         self._begin = (
@@ -61,7 +62,7 @@ class Follower:
                     await send(b"".join(lines))
 
     async def _next(self) -> FeedPage:
-        """Return the next events that lead further, waiting until there are any."""
+        """Return the next events after the position, waiting until there are any."""
         if self._behind:
             page = await self._engine.read_when_available(
                 streams.tail,
@@ -92,7 +93,7 @@ async def subscribe(
 ) -> tuple[Follower, Subscription]:
     """Prepare a subscription, which begins when its follower runs; raises FleetError."""
     start = await engine.ask(request, caller)
-    if request.mission_id:  # a prefix may come to stand for several
+    if request.mission_id:  # a prefix may become ambiguous later
         mission = await engine.read(missions.get, MissionGet(request.mission_id))
         request = msgspec.structs.replace(request, mission_id=mission.id)
     return Follower(engine, request, start), start

@@ -30,7 +30,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
     @property
     def owner_id(self) -> str:
-        """Return whose they are."""
+        """Return the id of the owner."""
         return self.rows.owner_id
 
     @property
@@ -85,14 +85,14 @@ async def rows_of(engine: Engine, noun: Noun, owner_id: str) -> RowNames:
 async def compare(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
     """Compare the rows and the files of one owner; raises OSError for an unreadable directory.
 
-    The rows are read last: they come before the files.
+    The rows are read last, because they are written before the files.
     """
     listing = await engine.outbox.in_thread(lambda: engine.backups[noun].list(owner_id))
     return Inventory(noun, await rows_of(engine, noun, owner_id), listing)
 
 
 async def compare_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list[Inventory]:
-    """Compare the rows and the files of several owners; one that is unreadable is left alone."""
+    """Compare the rows and the files of several owners; an unreadable one is left out."""
     backups, listings = engine.backups[noun], dict[str, Listing]()
 
     def look() -> None:
@@ -119,9 +119,9 @@ class _LatestCheck(msgspec.Struct, frozen=True):
 
 
 async def repair_latest(engine: Engine, inventory: Inventory) -> None:
-    """Let a wrong ``latest.json`` be the newest record that has a file.
+    """Correct a wrong ``latest.json`` to the newest record that has a file.
 
-    Nothing is read when all is well by the names.
+    Nothing is read if the names are right.
     """
     if inventory.latest_is_right:
         return
@@ -129,17 +129,17 @@ async def repair_latest(engine: Engine, inventory: Inventory) -> None:
     listing = inventory.listing
     is_whole = listing.copies and not listing.latest_trouble(found.wanted.id)
     if is_whole and found.held_id in inventory.rows.live - listing.files:
-        return  # it may be all that is left of a record whose file is missing
+        return  # it may be the last copy of a record whose file is missing
     await _set_latest(engine, inventory, found)
 
 
 async def check_latest(
     engine: Engine, noun: Noun, owner_id: str, known: set[str | None], *, repair: bool
 ) -> list[Finding]:
-    """Look at ``latest.json`` after the records: repairing them may have mended it.
+    """Check ``latest.json`` after the records: their repair may have corrected it.
 
-    That it is a record which is ``known`` to be bad is no finding of its own. Raises OSError when
-    nothing can be looked at.
+    If it is a record that is ``known`` to be bad, that is no separate finding. Raises OSError when
+    nothing can be read.
     """
     async with engine.outbox.file_lock:
         inventory = await compare(engine, noun, owner_id)
@@ -179,8 +179,8 @@ async def _check_latest(engine: Engine, inventory: Inventory) -> _LatestCheck:
 async def _newest_whole(engine: Engine, noun: Noun, owner_id: str, files: frozenset[str]) -> Latest:
     """Return what ``latest.json`` must be: the newest record that has a file.
 
-    A copy can only be of one that is whole somewhere, if only in ``latest.json`` itself; where
-    none is, the newest is returned without its bytes.
+    A copy needs a record that is intact somewhere, even if only in ``latest.json`` itself. If there
+    is none, the newest is returned without its bytes.
     """
     backups = engine.backups[noun]
     newest = wanted = await engine.read(newest_of_files, noun, owner_id, files)
@@ -194,11 +194,11 @@ async def _newest_whole(engine: Engine, noun: Noun, owner_id: str, files: frozen
 
 
 async def _set_latest(engine: Engine, inventory: Inventory, found: _LatestCheck) -> str:
-    """Mend ``latest.json``; returns what was wrong, with what it is now, empty if it stays."""
+    """Correct ``latest.json``; returns the problem and the new state, empty if it stays."""
     owner_id, copies = inventory.owner_id, inventory.listing.copies
     wanted, trouble = found.wanted, found.trouble
     if not trouble or (copies and wanted.id is None and inventory.rows.live):
-        return ""  # a copy may be all that is left, until a file is written again
+        return ""  # the copy may be the last one, until a file is written again
     backups = engine.backups[inventory.noun]
     path = backups.root / owner_id / LATEST
     try:

@@ -1,4 +1,4 @@
-"""Newest checkpoints as they are stored, after a look for files that have no row."""
+"""Newest checkpoints: reads them as stored, after a check for files that have no row."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,15 +10,15 @@ from ...domain.checkpoints.checkpoints import StoredLatest, latest_stored
 from ...store.files.layout import Stamp
 from ...store.files.record_files import RecordFiles
 
-# Missions that are known at most; then it begins anew.
+# The most missions to remember; beyond that, the cache is cleared.
 _MOST = 1_000
 
 
 class ComparedMission(msgspec.Struct, frozen=True):
-    """What a mission was when each of its files had a row.
+    """The state of a mission when each of its files had a row.
 
-    While it has the same directory, the same newest row and as many rows, no file came and no row
-    went.
+    While its directory, its newest row and its number of rows are the same, no file was added and
+    no row removed.
     """
 
     stamp: Stamp
@@ -27,9 +27,9 @@ class ComparedMission(msgspec.Struct, frozen=True):
 
 
 class LatestCheckpoints:
-    """Reads newest checkpoints, in one transaction where nothing was lost.
+    """Reads newest checkpoints, in one transaction if nothing was lost.
 
-    What it remembers is compared with the directory and the rows each time.
+    The cache is compared with the directory and the rows each time.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LatestCheckpoints:
     async def stored(self, mission_id: str) -> Raw | None:
         """Return the JSON of a mission's newest checkpoint.
 
-        None where its copies have to be looked into, and for an id that is cut.
+        None if its copies have to be checked, and for a shortened id.
         """
         # The directory is looked at first: a row comes before its file.
         found: StoredLatest | None
@@ -57,7 +57,7 @@ class LatestCheckpoints:
                 return found.json
         try:
             listing = await self._in_thread(lambda: self._files.list(mission_id))
-        except OSError:  # told by whoever looks into the copies
+        except OSError:  # reported by the check of the copies
             return None
         found = await self._read(latest_stored, mission_id, listing.files | listing.blocked)
         if found is None:

@@ -1,7 +1,7 @@
 """Outbox: brings files up to date after commits; the rows are its list of work.
 
-Automatic checkpoints never wait for this. What fails is tried again with growing pauses; what a
-crash left undone is found in the rows at start-up.
+Automatic checkpoints never wait for this. Failed work is retried with growing pauses; the rows show
+at start-up what a crash left undone.
 """
 
 import logging
@@ -29,8 +29,8 @@ Work = WriteBackup | RemoveBackup
 log = logging.getLogger("fleetd")
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 300.0
-# For so long files are written before their rows say so, in one transaction: one of its own for
-# each would cost as much as taking the checkpoint did.
+# How long files are written before one transaction marks their rows: a transaction for each file
+# would cost as much as taking the checkpoint did.
 MARK_S = 0.05
 
 
@@ -43,7 +43,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class FileJob:
-    """A piece of work that is queued or under way, on whose behalf, and whether somebody waits."""
+    """Work that is queued or in progress, on whose behalf, and whether a task waits for it."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -55,13 +55,13 @@ class FileJob:
 class Outbox:
     """Writes files one by one and removes them many at a time.
 
-    ``settle`` has the effects of earlier commits carried out: what they post is waited for, too.
+    ``settle`` carries out the effects of earlier commits, so that waits include the work they post.
 
-    What is to be written comes first: somebody may wait for it, and nobody for a removal. Once a
-    record is marked deleted nothing is written for it, so their order does not matter.
+    Writes come before removals, since tasks wait for them more often. Once a record is marked
+    deleted nothing is written for it, so their order does not matter.
 
-    Rows are marked for several files at once: at once for whom somebody waits, else when 50 ms have
-    passed. After a crash before that the files are written again, under the same names.
+    One transaction marks the rows of several files: immediately if a task waits for one, else after
+    50 ms. After a crash before that the files are written again, under the same names.
     """
 
     def __init__(
@@ -84,20 +84,20 @@ class Outbox:
         self._writes: deque[FileJob] = deque()
         self._removals: deque[FileJob] = deque()
         self._posted = trio.Event()
-        """Set by new work, and by who begins to wait for some."""
+        """Set by new work, and by each task that begins to wait for some."""
         self._queued: dict[Work, FileJob] = {}
         self._jobs: dict[str, list[FileJob]] = {}
-        """What is queued or under way, by the id of its record."""
+        """Jobs that are queued or in progress, by the id of their record."""
         self._since: dict[str, float] = {}
         self._failed: dict[str, Failure] = {}
         self._trouble = trio.Event()
         self.file_lock = trio.Lock()
-        """Held while a file is written or removed; who holds it finds all of them at rest."""
+        """Held while a file is written or removed; its holder sees no file change."""
 
     def post(self, work: Work) -> None:
-        """Take on a piece of work; called right after its commit.
+        """Queue work; called right after its commit.
 
-        What waits in the queue already will see that commit; what is under way may not have.
+        A job that is already queued will see that commit; a job in progress may not have.
         """
         self._since.setdefault(work.record_id, trio.current_time())
         if (queued := self._queued.get(work)) is not None:
@@ -109,7 +109,7 @@ class Outbox:
         self._posted.set()
 
     async def attempted(self, record_id: str) -> None:
-        """Wait until all that was posted for a record was done, or could not be."""
+        """Wait until all work that was posted for a record is done or has failed."""
         self._settle()
         await self._wait_for(list(self._jobs.get(record_id, ())))
 
@@ -126,7 +126,7 @@ class Outbox:
             await job.attempted.wait()
 
     async def catch_up(self) -> None:
-        """Clear away what a crash has left, and take on what is still to do."""
+        """Remove files that a crash left, and queue the work that is still to do."""
         every = self._backups.values()
         removed = await self.in_thread(lambda: sum(backups.sweep() for backups in every))
         if removed:
@@ -134,7 +134,7 @@ class Outbox:
         await self.post_pending()
 
     async def post_pending(self) -> None:
-        """Take on what is to do according to the rows and is neither queued nor tried again."""
+        """Queue the work that is pending in the rows and neither queued nor retried."""
         for work in await self._read(outbox.pending):
             if work.record_id not in self._jobs and work.record_id not in self._failed:
                 self.post(work)
@@ -152,7 +152,7 @@ class Outbox:
                     await trio.lowlevel.checkpoint_if_cancelled()
 
     async def drain(self) -> None:
-        """Do what is queued and return; for an orderly end."""
+        """Do the queued work and return; for an orderly shutdown."""
         self._settle()
         self._mark_after_s = 0.0
         while self._writes or self._removals:
@@ -180,7 +180,7 @@ class Outbox:
         return found
 
     def _done(self, job: FileJob) -> None:
-        """Let those know who wait for it; what was posted since is another's job."""
+        """Wake the tasks that wait for a job; work that was posted since is another job."""
         record_id = job.work.record_id
         left = self._jobs[record_id]
         left.remove(job)
@@ -194,7 +194,7 @@ class Outbox:
     def _trying(self, jobs: Sequence[FileJob]) -> Iterator[None]:
         """Do work inside, and note what failed.
 
-        What is said of it in the log names who asked, if that was one.
+        Log lines name the request that asked for the work, if it was only one.
         """
         asked = {job.asked for job in jobs}
         with trace.on_behalf_of(asked.pop() if len(asked) == 1 else None):
@@ -209,7 +209,7 @@ class Outbox:
                     self._retry_later(*(Failure(job.work, error.message) for job in jobs))
 
     async def _write_files(self, first: FileJob) -> None:
-        """Write a file, and those that follow soon; then have their rows say so."""
+        """Write a file, and those that follow soon; then mark their rows."""
         written: dict[FileJob, Path] = {}
         async with self.file_lock:
             until = trio.current_time() + self._mark_after_s
@@ -225,7 +225,7 @@ class Outbox:
                     self._done(each)
 
     async def _try_write(self, job: FileJob, written: dict[FileJob, Path]) -> None:
-        """Add a file to those that are written; nothing is left to do where it cannot be."""
+        """Write a file and add it to ``written``; a job that cannot be written is done."""
         try:
             with self._trying([job]):
                 if path := await self._write_file(job.work, written):
@@ -259,7 +259,7 @@ class Outbox:
     async def _write_file(self, work: Work, written: Mapping[FileJob, Path]) -> Path | None:
         """Write the file of a record; return its path, None when there is nothing to write.
 
-        What was ``written`` before, and no row says so yet, counts as there.
+        A file in ``written``, whose row is not marked yet, counts as there.
         """
         there = [job.work.record_id for job in written]
         backup = await self._read(outbox.backup, work.noun, work.record_id, there)
@@ -283,7 +283,7 @@ class Outbox:
         first = work.record_id not in self._failed
         self._retry_later(Failure(work, str(error)))
         log.warning("Failed to write %s file of %s: %s", work.noun, work.record_id, error)
-        if first:  # only that one is announced
+        if first:  # only the first failure is announced
             await self._write(outbox.file_not_written, work.noun, work.record_id, str(error))
 
     async def _remove(self, jobs: list[FileJob]) -> None:
@@ -309,7 +309,7 @@ class Outbox:
             self._failed.pop(record_id, None)
 
     async def _unlink(self, noun: Noun, removal: Removal) -> set[str]:
-        """Remove files of one owner; returns whose files could not be removed."""
+        """Remove files of one owner; returns the records whose files could not be removed."""
         ids, latest, backups = removal.record_ids, removal.latest, self._backups[noun]
 
         def remove() -> dict[str, OSError]:
@@ -335,11 +335,11 @@ class Outbox:
 
     @property
     def failures(self) -> list[Failure]:
-        """Return what could not be done when it was last tried."""
+        """Return the work that failed when it was last tried."""
         return list(self._failed.values())
 
     def failure(self, record_id: str) -> str | None:
-        """Return why the file of a record could not be written or removed, None if nothing did."""
+        """Return why the file of a record could not be written or removed, None if it could."""
         failure = self._failed.get(record_id)
         return failure.why if failure else None
 
@@ -349,7 +349,7 @@ class Outbox:
         self._trouble.set()
 
     async def _retry(self) -> None:
-        """Try what failed again, after growing pauses, as long as there is anything."""
+        """Retry failed work after growing pauses, as long as there is any."""
         while True:
             await self._trouble.wait()
             pause = FIRST_PAUSE_S

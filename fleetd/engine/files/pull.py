@@ -1,7 +1,7 @@
-"""Pull: the files of a mission's checkpoints are written here, whichever machine keeps them.
+"""Pull: writes the files of a mission's checkpoints here, whichever machine keeps them.
 
-They have a tree of their own, which nothing compares with rows and nothing is ingested from: what
-is pruned or forgotten never comes back out of it. One record at a time is in memory.
+They have a separate tree, which is never compared with rows or ingested: pruned or forgotten
+records never come back from it. Only one record at a time is in memory.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from ..engine import Engine
 async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> PulledCheckpoints:
     """Write the files of a mission's checkpoints, and remove those of checkpoints that are gone.
 
-    What lies there already and is the same stays untouched. Raises Storage for a file that cannot
-    be written; what was written before it stays, and the next pull goes on.
+    Files that are already there and identical stay untouched. Raises Storage for a file that cannot
+    be written; files written before it stay, and the next pull continues.
     """
 
     async def work() -> PulledCheckpoints:
@@ -47,7 +47,7 @@ async def pull(engine: Engine, request: CheckpointPull, caller: Caller) -> Pulle
 
 
 class _Pulling:
-    """One pull, and what has come of it so far."""
+    """One pull, and its result so far."""
 
     def __init__(self, engine: Engine, mission_id: str) -> None:
         self._engine = engine
@@ -73,7 +73,7 @@ class _Pulling:
             page = await engine.read(batch, mission_id, cursor)
             await self._write_batch(page.found)
             cursor = page.following
-        # latest.json is made right even when nothing is to be removed.
+        # This corrects latest.json even if there is nothing to remove.
         gone = sorted(listing.files - self._seen)
         async with engine.outbox.file_lock:
             stuck = await engine.outbox.in_thread(
@@ -104,7 +104,7 @@ class _Pulling:
     async def _write(self, checkpoint_id: str) -> bool:
         """Write one file, unless it is there; returns whether there is one now.
 
-        While nobody else touches a file: what is forgotten meanwhile is not written behind it.
+        Nothing else touches a file meanwhile, so no forgotten checkpoint is written afterwards.
         """
         engine, mission_id, files = self._engine, self.result.mission_id, self._files
         async with engine.outbox.file_lock:
@@ -131,7 +131,7 @@ class _Pulling:
 
 
 def _held(files: RecordFiles, mission_id: str, checkpoint_id: str) -> bytes | None:
-    """Return what a file holds now, None for one that is not there or cannot be read."""
+    """Return the content of a file, None if it is not there or cannot be read."""
     with contextlib.suppress(FleetError, OSError):
         return files.read(mission_id, checkpoint_id)
     return None

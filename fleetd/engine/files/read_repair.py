@@ -1,6 +1,6 @@
-"""Read repair: a record is read from either copy, and the other one mended from it.
+"""Read repair: reads a record from either copy, and restores the other one from it.
 
-The row is read first; its file when the row is missing or damaged.
+The row is read first, and its file if the row is missing or damaged.
 """
 
 import logging
@@ -25,7 +25,7 @@ from .verified_read import verified
 
 log = logging.getLogger("fleetd")
 K = TypeVar("K", bound=FileRecord)
-# Warnings that name one record each; more than that is said with a number.
+# Warnings that name one record each; further records are only counted.
 NAMED = 3
 
 
@@ -35,19 +35,19 @@ async def get(engine: Engine, noun: Noun, record_id: str) -> FileRecord:
 
 
 async def kept_on(engine: Engine, noun: Noun, record_id: str) -> str | None:
-    """Return the other machine that keeps a record's file, as people call it; None for this one."""
+    """Return the name of the other machine that keeps a record's file, None for this one."""
     if not engine.machine:  # it has the store to itself
         return None
     return await engine.read(keeper, noun, record_id)
 
 
 async def read(engine: Engine, noun: Noun, record_id: str) -> Any:
-    """Read a record, and where its file lies; a row that is missing or damaged is healed."""
+    """Read a record, and where its file is; a missing or damaged row is repaired."""
     return await _read(engine, noun, partial(get, engine, noun, record_id), record_id)
 
 
 async def placed(engine: Engine, record: K) -> K:
-    """Return a record with the other machine on which its file lies, if that is one."""
+    """Return a record with the other machine that keeps its file, if there is one."""
     elsewhere = await kept_on(engine, noun_of(record), id_of(record))
     return record if elsewhere is None else msgspec.structs.replace(record, file_on=elsewhere)
 
@@ -76,7 +76,7 @@ async def read_latest(
     newest = partial(engine.read, latest, owner_id)
     try:
         record = await _read(engine, noun, newest)
-        if told := record.warnings:  # it may have been the damage of its row that made it newest
+        if told := record.warnings:  # it may be the newest only by the damage of its row
             again = await _read(engine, noun, newest)
             if id_of(again) != id_of(record):
                 record = _also_warning(again, told)
@@ -90,7 +90,7 @@ def _also_warning(record: K, more: list[str]) -> K:
 
 
 def warnings_of(taken: IngestResult) -> list[str]:
-    """Return the warnings about files that had no row: those taken in, and those left alone."""
+    """Return the warnings about files that had no row: the ingested ones, and the others."""
     found = [_restored(record_id, "missing") for record_id in taken.ids[:NAMED]]
     if (more := len(taken.ids) - NAMED) > 0:
         found.append(f"{more} more rows were missing; they were restored from their files")
@@ -105,8 +105,8 @@ def _restored(record_id: str, what: str) -> str:
 async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError) -> FileRecord:
     """Write a row again from its file and return the record with a warning.
 
-    ``error`` is what the row was refused with. Raises the error that tells about both copies when
-    the file is of no help either; the file of what was deleted, or of another version, is not read.
+    ``error`` is the error of the row. Raises an error about both copies if the file is of no use
+    either. The file of a deleted record, or of another version, is not read.
     """
     if error.values.get("deleted") or isinstance(error, Incompatible):
         raise error
@@ -126,7 +126,7 @@ async def repaired(engine: Engine, noun: Noun, record_id: str, error: FleetError
         raise _no_file(noun, error, await kept_on(engine, noun, record_id)) from error
     try:
         await engine.write(repair_row, record)
-    except InvalidState:  # deleted on purpose; its file is on the way out
+    except InvalidState:  # deleted on purpose; its file is about to be removed
         raise error from None
     if KINDS[noun].to_rewrite(record):
         engine.outbox.post(WriteBackup(noun, record_id))
@@ -156,7 +156,7 @@ async def _ingest_missing(
 
 
 def _in_neither_copy(engine: Engine, noun: Noun, error: NotFound) -> NotFound:
-    """Return the error of a record that has no copy left, with where it was looked for."""
+    """Return the error of a record that has no copy left, with the places that were searched."""
     root = engine.backups[noun].root
     places = f"the database {engine.store.where} and the files below {root}"
     others = " If another machine has its file, restore it there." if engine.machine else ""
@@ -194,12 +194,12 @@ def _without_period(error: FleetError) -> str:
 
 
 def owner_in(noun: Noun, error: FleetError) -> str | None:
-    """Return whose record a damaged row says it is, None where it does not say."""
+    """Return the owner that a damaged row names, None if it names none."""
     return cast("str | None", error.values.get(f"{KINDS[noun].whose}_id"))
 
 
 def _first_intact(backups: RecordFiles, record_id: str, owner_id: str | None) -> FileRecord | None:
-    """Return what the first whole one of the files holds that are named like a record.
+    """Return the record in the first intact file that is named like it.
 
     Raises Corrupt when all are damaged, Incompatible for one of another version.
     """

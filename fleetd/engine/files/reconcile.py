@@ -1,6 +1,6 @@
-"""Reconciliation: rows and files are brought together, in both directions.
+"""Reconciliation: makes rows and files match, in both directions.
 
-Names alone are compared; a file is read only when it has no row. Runs at the start, and for one
+Only names are compared; a file is read only if it has no row. It runs at the start, and for one
 mission or run when a row turns out to be missing.
 """
 
@@ -32,16 +32,16 @@ from .inventory import Inventory, compare, compare_all, owners, repair_latest, r
 from .verified_read import latest_data, verified
 
 log = logging.getLogger("fleetd")
-# Owners that are compared at a time, and files that are taken in by one transaction.
+# Owners that are compared at a time, and files that one transaction ingests.
 OWNERS, FILES = 100, 100
 
 
 class IngestResult(msgspec.Struct, frozen=True):
-    """What came of an owner's files without a row.
+    """The result of an ingestion of an owner's files without a row.
 
-    ``ids`` have a row now, newest first; ``refused`` says why the others have none, ``warnings``
-    what is unusual about those that have. ``there`` are all that have a file; those that are
-    ``gone`` had one until now, and nothing else.
+    ``ids`` have a row now, newest first. ``refused`` contains why the others have none,
+    ``warnings`` what is unusual about those that have. ``there`` are all that have a file; those
+    that are ``gone`` had one until now, and nothing else.
     """
 
     ids: list[str] = []
@@ -52,10 +52,10 @@ class IngestResult(msgspec.Struct, frozen=True):
 
 
 async def reconcile(engine: Engine, reached: int = 0) -> None:
-    """Bring rows and files together before anybody is served; the log had come to ``reached``.
+    """Make rows and files match before clients are served; the log had come to ``reached``.
 
-    Nothing that is found stops the start: what cannot be mended is left as it is and named in a
-    warning. Raises StoreAway: then it is to be done again, whole.
+    No finding stops the start: what cannot be repaired is left unchanged and named in a warning.
+    Raises StoreAway, after which all of it is to be repeated.
     """
     try:
         if engine.machine:
@@ -86,7 +86,7 @@ async def _reconcile(engine: Engine, noun: Noun) -> None:
 
 
 def _chunks(names: list[str], size: int) -> Iterator[list[str]]:
-    """Yield names some at a time."""
+    """Yield names in chunks."""
     for start in range(0, len(names), size):
         yield names[start : start + size]
 
@@ -109,7 +109,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
             ingested += len(result.ids)
             if result.gone:
                 now = next(iter(await compare_all(engine, noun, [owner_id])), each)
-        # Where this machine keeps nothing of an owner, there is nothing to mend.
+        # If this machine keeps nothing of an owner, there is nothing to repair.
         if rows.rows - rows.elsewhere or each.orphans:
             await repair_latest(engine, now)
         progress.advance()
@@ -117,7 +117,7 @@ async def _reconcile_page(engine: Engine, noun: Noun, owner_ids: list[str]) -> i
 
 
 async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
-    """Keep what lies here of a machine that is gone; returns how many records that are."""
+    """Keep files here that belonged to a removed machine; returns the number of records."""
     misplaced = [record_id for each in every for record_id in sorted(each.misplaced)]
     adopted = 0
     for some in _chunks(misplaced, FILES):
@@ -131,19 +131,19 @@ async def _adopt(engine: Engine, noun: Noun, every: list[Inventory]) -> int:
 
 
 async def _bring_up_to_date(engine: Engine, checkpoint_id: str) -> None:
-    """Bring a checkpoint to the present version; snapshots have had one version only."""
+    """Convert a checkpoint to the current version; snapshots have had one version only."""
     try:
         checkpoint = cast("Checkpoint", await engine.read(stored, "checkpoint", checkpoint_id))
     except StoreAway:
         raise
-    except FleetError as error:  # a newer version, or damaged: told when somebody wants it
+    except FleetError as error:  # a newer version, or damaged: reported when it is read
         log.warning("%s", error.message)
         return
     await rewrite(engine, checkpoint)
 
 
 async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
-    """Bring both copies of a checkpoint of an older version to the present one."""
+    """Convert both copies of a checkpoint of an older version to the current one."""
     try:
         await engine.write(repair_row, checkpoint)
     except InvalidState:  # deleted meanwhile
@@ -153,9 +153,9 @@ async def rewrite(engine: Engine, checkpoint: Checkpoint) -> None:
 
 
 async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestResult:
-    """Give rows to the files of one owner that have none, and catch a mission up if need be.
+    """Ingest the files of one owner that have no row, and catch a mission up if needed.
 
-    Raises FleetError when the store refuses; a directory that cannot be read holds nothing.
+    Raises FleetError when the store refuses; an unreadable directory counts as empty.
     """
     try:
         found = await compare(engine, noun, owner_id)
@@ -171,7 +171,7 @@ async def ingest_orphans(engine: Engine, noun: Noun, owner_id: str) -> IngestRes
 
 
 async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str]) -> IngestResult:
-    """Read files that have no row and write their rows, some at a time."""
+    """Read files that have no row and write their rows, in chunks."""
     backups = engine.backups[noun]
     ids: list[str] = []
     gone: list[str] = []
@@ -203,14 +203,14 @@ async def _ingest(engine: Engine, noun: Noun, owner_id: str, orphans: list[str])
 
 
 async def _import(engine: Engine, records: list[FileRecord]) -> Ingested:
-    """Write rows in one transaction, or one by one when one of them will not go in."""
+    """Write rows in one transaction, or one by one when one of them cannot be inserted."""
     if not records:
         return Ingested()
     try:
         return await engine.write(ingest, records)
     except FleetError:
         raise
-    except Exception:  # sealed by its checksum, and yet nothing that the tables would hold
+    except Exception:  # its checksum is right, but the tables do not accept it
         if len(records) == 1:
             noun = noun_of(records[0]).capitalize()
             log.exception("%s %s cannot be imported", noun, id_of(records[0]))
@@ -232,25 +232,25 @@ def _read_or_error(backups: RecordFiles, file: RecordFile) -> FileRecord | Fleet
 
 
 async def _catch_up(engine: Engine, reached: int = 0) -> None:
-    """Finish an import, also one that a crash cut short: counters first, then each mission."""
+    """Finish an import, also one that a crash interrupted: counters first, then each mission."""
     for mission_id in await engine.write(finish_import, reached):
         try:
             await engine.write(roll_forward, mission_id)
         except FleetError:
             raise
-        except Exception:  # a file can hold what no rule expects; the others must come back
+        except Exception:  # a file can contain what no rule expects; restore the others
             log.exception("Mission %s could not be restored to its newest checkpoint", mission_id)
 
 
-# Garbage collection: where machines share a store, the rows that one of them forgets are gone at
-# once. The files that the others have of it are removed by their own daemons.
+# Garbage collection: in a shared store, rows that one machine forgets are gone immediately. The
+# other daemons remove their own files of them.
 
 
 async def collect_garbage(engine: Engine, since: int | None = None) -> int | None:
-    """Remove what lies here of missions and runs that were forgotten.
+    """Remove files here of missions and runs that were forgotten.
 
-    Returns how often something was forgotten by then, None if a file stays: with ``since`` that
-    figure, nothing is looked at until there is more. Raises FleetError when the store refuses.
+    Returns the number of things forgotten until then, None if a file stays. If that number is still
+    ``since``, nothing is checked. Raises FleetError when the store refuses.
     """
     count = await engine.read(tombstones.count)
     if count == since:
@@ -292,7 +292,7 @@ async def _clear(engine: Engine, backups: RecordFiles, owner_id: str, until: int
 
 @asynccontextmanager
 async def _files_locked(engine: Engine) -> AsyncIterator[None]:
-    """Keep others from the files; a start that compares all of them has done so already."""
+    """Lock the files; a start that compares all of them already holds the lock."""
     lock = engine.outbox.file_lock
     if lock.statistics().owner is trio.lowlevel.current_task():
         yield

@@ -1,4 +1,4 @@
-"""Repair: the two copies of one record are compared, and one is mended from the other."""
+"""Repair: compares the two copies of one record, and restores one from the other."""
 
 from collections.abc import Sequence
 
@@ -26,16 +26,16 @@ from .read_repair import get, kept_on, owner_in
 from .reconcile import ingest_orphans, rewrite
 from .verified_read import FormsRead, read_forms
 
-# A file that is about to be written is not missing; nobody waits longer than this for a slow disk.
+# A file that is about to be written is not missing; this is the longest wait for a slow disk.
 FILE_WAIT_S = 1.0
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the two copies of one record: the content, or what is wrong with it.
+    """The state of the two copies of one record: the content, or what is wrong with it.
 
     Neither a repair nor another version brings back a copy that is ``lost``. ``reason_code`` is
-    that of the first thing that is wrong, where the noun has such codes. A record that is ``gone``
-    was deleted meanwhile.
+    that of the first problem, if the noun has such codes. A record that is ``gone`` was deleted
+    meanwhile.
     """
 
     gone: bool
@@ -51,7 +51,7 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
 async def check(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, *, repair: bool
 ) -> Finding:
-    """Check one record; ``owner_id`` is where a file of it lies, None for where its row says."""
+    """Check one record; ``owner_id`` has a file of it, None for the owner that its row names."""
     elsewhere = await kept_on(engine, noun, record_id)
     if elsewhere is not None:
         return await _check_row(engine, noun, record_id, elsewhere)
@@ -76,7 +76,7 @@ async def check(
 
 
 async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str) -> Finding:
-    """Compare a row with its digest; its file is for the machine that keeps it to check."""
+    """Compare a row with its checksum; the machine that keeps the file has to check the file."""
     _, error = await _row(engine, noun, record_id)
     if isinstance(error, NotFound):
         return Finding(check=noun, ok=True, subject=record_id, detail="deleted in the meantime")
@@ -94,7 +94,7 @@ async def _check_row(engine: Engine, noun: Noun, record_id: str, elsewhere: str)
 
 
 async def _copies(engine: Engine, noun: Noun, record_id: str, owner_id: str | None) -> Copies:
-    with trio.move_on_after(FILE_WAIT_S):  # its file may just be on the way
+    with trio.move_on_after(FILE_WAIT_S):  # its file may be about to be written
         await engine.outbox.attempted(record_id)
     row, row_error = await _row(engine, noun, record_id)
     if owner_id is None and row_error is not None:
@@ -130,7 +130,7 @@ async def _row(
 ) -> tuple[FileRecord | None, FleetError | None]:
     try:
         return await get(engine, noun, record_id), None
-    except Unavailable:  # which says nothing of the row
+    except Unavailable:  # which says nothing about the row
         raise
     except FleetError as error:
         return None, error
@@ -147,7 +147,7 @@ async def _read_file(engine: Engine, noun: Noun, owner_id: str | None, record_id
 
 
 def _difference(row: FileRecord, file: FileRecord) -> str:
-    """Say in what a file is not the one that the row describes; empty when it is."""
+    """Return how a file differs from the one that the row describes; empty if it does not."""
     if row.integrity != file.integrity:
         return "the file is not the one that the database row describes"
     if isinstance(row, Snapshot) and isinstance(file, Snapshot):
@@ -163,7 +163,7 @@ def _difference(row: FileRecord, file: FileRecord) -> str:
 def _reason(
     noun: Noun, row: FileRecord | None, errors: Sequence[FleetError | OSError | None], trouble: str
 ) -> str | None:
-    """Return the reason code of what is wrong, None for a noun that has none."""
+    """Return the reason code of the problem, None for a noun that has no codes."""
     if KINDS[noun].write_failed is None or not (any(errors) or trouble):
         return None
     corrupt = next((each for each in errors if isinstance(each, Corrupt)), None)
@@ -177,7 +177,7 @@ def _reason(
 async def _is_lost(
     engine: Engine, noun: Noun, record_id: str, owner_id: str | None, copies: Copies
 ) -> bool:
-    """Whether a record can only be deleted; a file among another owner's decides nothing."""
+    """Return whether a record can only be deleted; another owner's file decides nothing."""
     if not (copies.row_lost and copies.file_lost):
         return False
     if owner_id is None:
@@ -198,13 +198,13 @@ async def _repair(
     try:
         if record_id not in (await ingest_orphans(engine, noun, owner_id)).ids:
             await engine.write(repair_row, copies.file)
-    except InvalidState:  # it was deleted, or forgotten; the file is on the way out
+    except InvalidState:  # it was deleted, or forgotten; the file is about to be removed
         return False
     return not copies.file_trouble or await _rewrite_file(engine, noun, record_id, owner_id)
 
 
 async def _rewrite_file(engine: Engine, noun: Noun, record_id: str, owner_id: str) -> bool:
-    """Write a file again; one among another owner's is not mended by one elsewhere."""
+    """Write a file again; a file in another owner's directory is not repaired by that."""
     engine.outbox.post(WriteBackup(noun, record_id))
     await engine.outbox.attempted(record_id)
     again = await _copies(engine, noun, record_id, owner_id)

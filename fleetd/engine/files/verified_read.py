@@ -1,7 +1,7 @@
-"""Verified read: the record that a file holds, after all checks.
+"""Verified read: the record in a file, after all checks.
 
-A snapshot's file may be there in two forms, and ``latest.json`` holds the newest one a third time:
-one that is whole stands in for one that is not.
+A snapshot's file may be there in two forms, and ``latest.json`` is a third copy of the newest one.
+An intact form replaces a damaged one.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from ...protocol.snapshots import Snapshot
 from ...store.files.layout import LATEST, Layout
 from ...store.files.record_files import FileForm, RecordFile, RecordFiles
 
-# No log and no lock ever counts so far (285 years at a million a second), and every client can
-# count there; what goes on from beyond would come to the end of what the database holds.
+# No log and no lock ever counts this far (285 years at a million a second), and every client can
+# count up to it. A count that goes on from beyond would reach the limit of the database.
 MOST = 2**53
 
 
 class FormsRead(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in the places of one file.
+    """The forms of one file.
 
-    ``record`` is what the first whole form holds, ``trouble`` what is wrong with any of them,
-    ``there`` says whether there is any; what ``latest.json`` holds is not counted as one.
+    ``record`` is the record in the first intact form, ``trouble`` a problem with any of them,
+    ``there`` whether there is any form. ``latest.json`` is not counted as a form.
     """
 
     record: FileRecord | None
@@ -54,7 +54,7 @@ def read_forms(backups: RecordFiles, file: RecordFile) -> FormsRead:
 
 
 def verified(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
-    """Return the record of a file from whatever of it is whole, None when it is gone.
+    """Return the record of a file from an intact form, None when it is gone.
 
     Raises Corrupt, also when the file holds another record than its name says, Incompatible and
     OSError.
@@ -66,7 +66,7 @@ def verified(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
 
 
 def latest_data(backups: RecordFiles, owner_id: str, latest: Latest) -> bytes | None:
-    """Return what a copy of the newest record must hold, from its file when its row is damaged."""
+    """Return the content for a copy of the newest record, from its file if its row is damaged."""
     if latest.id is None or latest.data is not None or not backups.layout.copies:
         return latest.data
     with contextlib.suppress(FleetError, OSError):
@@ -88,7 +88,7 @@ def _record_of(layout: Layout, form: FileForm, file: RecordFile) -> FileRecord:
 
 
 def _from_latest(backups: RecordFiles, file: RecordFile) -> FileRecord | None:
-    """Return the record from ``latest.json``, if that is a copy of it and whole."""
+    """Return the record from ``latest.json``, if that is an intact copy of it."""
     if not backups.layout.copies:
         return None
     data = backups.latest_bytes(file.owner_id)

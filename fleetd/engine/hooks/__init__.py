@@ -1,1 +1,1 @@
-"""Hooks: delivery, their queue and spool, what they need to know, the guard of locks."""
+"""Hooks: delivery, their queue and spool, the facts that they need, and the check of locks."""

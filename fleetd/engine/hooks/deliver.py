@@ -1,8 +1,8 @@
 """Hook deliveries: a payload becomes a report, is recorded once, and is answered.
 
-Nothing that a payload holds is ever an error for the agent. What the disk refuses is one for the
-client, which then leaves the payload in the spool. What waits there is older: it is taken in first,
-in order, through the same door.
+A payload never causes an error for the agent. A disk error is an error for the client,
+which then leaves the payload in the spool. Payloads in the spool are older: they are recorded
+first, in order, through the same functions.
 """
 
 import logging
@@ -57,27 +57,27 @@ from .sighting_counts import clean_name, unknown_fields
 from .sightings import harness_statuses
 
 log = logging.getLogger("fleetd")
-# What a harness takes whole, in characters.
+# The longest text that a harness takes whole, in characters.
 MOST_CHARS = 9_500
-# Of a payload that is passed over, in characters.
+# How much of a skipped payload is searched for secrets, and logged, in characters.
 LOOKED_AT, SHOWN = 4_000, 300
 ENFORCE = "enforce-locks"
 AUTO = "auto-locks"
 PURPOSE_CHARS = 120
-# Nobody reads the answer to what comes from the spool, and of some hooks nothing else matters.
+# Nobody reads the answer to a payload from the spool, and some hooks are only for the answer.
 NO_SPOOL = "no-spool"
 _WORDS = (ENFORCE, AUTO, DOCTOR, NO_SPOOL)
 # The hook client waits 0.9 s for everything.
 SPOOL_PATIENCE_S = 0.4
 
 
-# A request for a briefing, and what the log says where it is refused.
+# A request for a briefing, and the text of the log if it is refused.
 _Way = tuple[Request[Any], str]
 _NO_BRIEFING = "%s cannot be briefed: %s"
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """The part of a line that matters."""
+    """The part of a line that is needed."""
 
     method: Literal["hook.deliver"]
     params: HookDeliver
@@ -87,13 +87,13 @@ _frame = msgspec.json.Decoder(_Frame).decode
 
 
 def _is_doctor(request: HookDeliver) -> bool:
-    """Return whether only the way of a hook is tried: nothing of it is kept."""
+    """Return whether this only tests the path of a hook: nothing of it is kept."""
     return DOCTOR in request.args
 
 
 @method(HookDeliver, without_store=_is_doctor)
 async def deliver(engine: Engine, request: HookDeliver, caller: Caller) -> HookReply:
-    """Record what a hook was told, and answer it."""
+    """Record the payload of a hook, and answer it."""
     reply = await record_delivery(engine, request, caller)
     if request.begun_us is not None and not _is_doctor(request):
         taken_us = time.monotonic_ns() // 1_000 - request.begun_us
@@ -107,8 +107,8 @@ async def record_delivery(
 ) -> HookReply:
     """Record one delivery; ``happened_ms`` is when its hook ran, for one from the spool.
 
-    Raises Storage and Unavailable, after which the delivery is to be repeated; nothing else. What
-    the doctor sends is answered, and leaves no trace.
+    Raises Storage and Unavailable, after which the client has to repeat the delivery; nothing
+    else. A delivery of the doctor is answered, and leaves no trace.
     """
     trace.annotate(f"delivery {shown(request.delivery_id)}")
     if _is_doctor(request):
@@ -137,7 +137,7 @@ async def record_delivery(
         if "project_ignore" not in refusal.values and engine.session_queue.first_time(what):
             log.warning("%s: %s", what, refusal.message)
     except Exception:
-        if engine.session_queue.first_time(what):  # the next hook comes in a second
+        if engine.session_queue.first_time(what):  # the next hook comes soon
             log.exception("%s", what)
     return HookReply()
 
@@ -145,9 +145,9 @@ async def record_delivery(
 async def _parse(
     engine: Engine, request: HookDeliver, *, spooled: bool
 ) -> tuple[Adapter, Report, tuple[str, ...]] | None:
-    """Return the report that a payload is, None for one that fits no shape, which is logged.
+    """Return the report of a payload, None for one that has no known form, which is logged.
 
-    With it come the names of its fields that are not known.
+    The tuple also has the names of unknown fields.
     """
 
     def parse() -> tuple[Adapter, Report, tuple[str, ...]]:
@@ -162,12 +162,12 @@ async def _parse(
     except Unfit as unfit:
         reason, unknown_event = str(unfit), unfit.event
     except Exception:
-        # Whatever is wrong with it, from the spool it would come again and again.
+        # Raised from here, any error would let the payload come from the spool again and again.
         reason, unknown_event = "a bug", None
         if engine.session_queue.first_time(f"{request.harness}: a bug, logged whole"):
             log.exception("A payload of %s could not be interpreted", request.harness)
     if engine.session_queue.first_time(f"{request.harness}: {reason}"):
-        # Cut afterwards: half a token would be recognised as none.
+        # Cut after the redaction, which does not recognise half a token.
         beginning = redact(request.payload[:LOOKED_AT])[:SHOWN]
         text = "A payload of %s has no known form (%s) and was skipped: %s"
         log.warning(text, request.harness, redact(reason), beginning)
@@ -180,10 +180,10 @@ async def _parse(
 
 
 def _note_names(engine: Engine, adapter: Adapter, report: Report, fields: tuple[str, ...]) -> None:
-    """Count the event of a delivery, and what of it is not known."""
+    """Count the event of a delivery, and its unknown names."""
     counts, known, now = engine.sightings, adapter.known_events, _now(engine)
     if known is not None and report.event in known:
-        counts.note(report.harness, "event", report.event, now)  # as it stands in our own list
+        counts.note(report.harness, "event", report.event, now)  # as in the adapter's own list
     else:
         kind: SightingKind = "event" if known is None else "unknown_event"
         counts.note(report.harness, kind, clean_name(report.event), now)
@@ -214,7 +214,7 @@ async def _answer(
         report=report,
         earlier=earlier,
         cwd=paths.cwd,
-        # What waited in the spool tells of another time.
+        # A payload from the spool is from another time.
         checkout=paths.checkout if live else None,
         wanted_agent_id=request.env.get("FLEET_AGENT_ID"),
         wanted_mission_id=request.env.get("FLEET_MISSION_ID"),
@@ -226,7 +226,7 @@ async def _answer(
         recorded = await _record_and_scan(engine, request, caller, delivery, facts)
     if not live:
         return HookReply(), recorded
-    # Also for a double: what came first may be of hooks that were told to enforce nothing.
+    # Also for a repeated one: the first delivery may be of hooks that do not enforce locks.
     refused = await _denial(engine, request, report, recorded, caller)
     context = None
     if not recorded.known:
@@ -234,7 +234,7 @@ async def _answer(
             context = await _context(engine, request, report, recorded, caller)
         except StoreAway:
             if refused is None:
-                raise  # what was decided holds without a briefing, which the next hook brings
+                raise  # the decision counts without a briefing, which the next hook brings
     if context is None and refused is None:
         return HookReply(), recorded
     said = adapter.reply(report, Answer(context=context, deny=refused))
@@ -244,10 +244,10 @@ async def _answer(
 async def _answer_request(
     engine: Engine, caller: Caller, adapter: Adapter, report: Report, happened_ms: int | None
 ) -> HookReply:
-    """Brief an agent in one request to its model, of which nothing stays in the conversation.
+    """Brief an agent in one request to its model, which leaves nothing in the conversation.
 
     This hook runs before every request, so nothing is recorded. The agent is not recovered here
-    and its briefing stays due: the next hook whose text stays brings it.
+    and its briefing stays due: the next hook with a lasting text brings it.
     """
     if happened_ms is not None or not report.request_opening:
         return HookReply()
@@ -265,10 +265,10 @@ async def _answer_request(
 async def _record_and_scan(
     engine: Engine, request: HookDeliver, caller: Caller, delivery: HookDelivery, facts: Facts
 ) -> Recorded:
-    """Record what a hook tells, and what the silence before a new session means."""
+    """Record a hook, and act on the silence before a new session."""
     if opens := any(isinstance(each, SessionStarted) for each in delivery.report.happenings):
         await scan(engine)  # detection comes before registering
-    engine.admission.admit(request, caller)  # the store may have gone since
+    engine.admission.admit(request, caller)  # the store may be away by now
     recorded = await record_clean(engine, delivery, caller, facts)
     if opens:
         await scan(engine)
@@ -276,9 +276,9 @@ async def _record_and_scan(
 
 
 async def without_secrets(engine: Engine, delivery: HookDelivery, *, size: int) -> HookDelivery:
-    """Return a delivery without its secrets; ``size`` is how many bytes of text it can hold.
+    """Return a delivery without its secrets; ``size`` is its maximum number of bytes of text.
 
-    Raises InvalidState for one from a directory of which nothing is recorded.
+    Raises InvalidState for one from an ignored directory.
     """
     clean = await engine.cpu_worker.run(partial(struct_without_secrets, delivery), size)
     check_not_ignored([clean.cwd], engine.config.project_ignore)
@@ -288,7 +288,7 @@ async def without_secrets(engine: Engine, delivery: HookDelivery, *, size: int) 
 async def record_clean(
     engine: Engine, clean: HookDelivery, caller: Caller, facts: Facts
 ) -> Recorded:
-    """Record a delivery that holds no secrets any more."""
+    """Record a delivery whose secrets are removed."""
     limit = engine.session_queue.recording
     return await engine.on_behalf_of(caller, facts).write(_record_timed, clean, limit)
 
@@ -306,7 +306,7 @@ def _record_timed(tx: Tx, ctx: Context, clean: HookDelivery, limit: RecordingLim
 async def _context(
     engine: Engine, request: HookDeliver, report: Report, recorded: Recorded, caller: Caller
 ) -> str | None:
-    """Return what the agent is to read, None for nothing."""
+    """Return the text for the agent, None for nothing."""
     lines = "\n".join(recorded.lines)
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
@@ -317,10 +317,10 @@ async def _context(
 
 
 async def _briefing(engine: Engine, recorded: Recorded, caller: Caller, room: int) -> str | None:
-    """Bring back the agent's part of its mission and return its briefing.
+    """Recover the agent's part of its mission and return its briefing.
 
-    Where that fails the agent is briefed without recovery. Raises StoreAway: its client leaves the
-    hook in the spool then, and the next one is answered with the briefing.
+    If that fails, the agent is briefed without recovery. Raises StoreAway: the client then leaves
+    the hook in the spool, and the next hook is answered with the briefing.
     """
     mission_id, agent_id = recorded.mission_id, recorded.agent_id
     restore = RecoveryRestore(
@@ -357,13 +357,13 @@ async def _first_prompt(
     return None
 
 
-# Locks: an edit is refused where that was asked for, and never by a daemon out of reach.
+# Locks: an edit is refused if the hook asks for it, and never because the daemon is unreachable.
 
 
 async def _denial(
     engine: Engine, request: HookDeliver, report: Report, recorded: Recorded, caller: Caller
 ) -> str | None:
-    """Return why a tool call must not edit what it is about to edit, None when it may."""
+    """Return why a tool call must not make its next edit, None when it may."""
     if ENFORCE not in request.args or not report.denies or recorded.agent_id is None:
         return None
     for call in report.happenings:
@@ -372,7 +372,7 @@ async def _denial(
         for file in call.edits:
             reason = await _reason(engine, file, recorded, recorded.agent_id, caller)
             if reason is not None:
-                # A harness says nothing more about a tool call that was refused.
+                # A harness reports nothing more about a refused tool call.
                 data = {"name": call.tool, "error": reason, "call_id": call.call_id}
                 once = fingerprint(report) if call.call_id else None
                 failed = EventAppend(
@@ -398,7 +398,7 @@ async def _reason(
 async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller) -> Lock | None:
     """Return the lock of another agent that covers a file.
 
-    None where nobody can say which file it is: what Git does not tell is no reason to refuse.
+    None if Git cannot tell which file it is: that is no reason to refuse the edit.
     """
     try:
         held = await engine.ask(LockCheck(file), caller)
@@ -407,14 +407,14 @@ async def _others_lock(engine: Engine, file: str, agent_id: str, caller: Caller)
         return None
     others = [lock for lock in held.locks if lock.held_by != agent_id]
     if any(lock.automatic for lock in others):
-        # What an agent's edits took is its subagents', too.
+        # Locks taken by an agent's edits belong to its subagents, too.
         session = await engine.read(lambda tx, _: leading_agent(tx, agent_id))
         others = [lock for lock in others if not (lock.automatic and lock.held_by == session)]
     return others[0] if others else None
 
 
 def _awaited(file: str, waiting: str, awaited: str, agent_id: str) -> str:
-    """Return why an edit got no lock: somebody who waits comes first."""
+    """Return why an edit got no lock: an agent that waits comes first."""
     return (
         f"{waiting} waits for a lock on {escaped(awaited)}, so {escaped(file)} was not edited."
         f" Continue with other work; fleetctl lock acquire {shell_word(file)} --agent {agent_id}"
@@ -423,7 +423,7 @@ def _awaited(file: str, waiting: str, awaited: str, agent_id: str) -> str:
 
 
 def _locked(file: str, lock: Lock, holder: str, agent_id: str) -> str:
-    # Its holder wrote the purpose, and a file can have any name: all of it is shown visibly.
+    # The holder wrote the purpose, and a file can have any name: both are escaped.
     purpose, name = quote(lock.purpose, PURPOSE_CHARS), shell_word(file)
     return (
         f"{escaped(file)} is locked by {holder} since {lock.acquired_at} (purpose: {purpose},"
@@ -435,7 +435,7 @@ def _locked(file: str, lock: Lock, holder: str, agent_id: str) -> str:
 
 @method(HookStatusGet)
 async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> HookStatus:
-    """Tell what came from hooks, and what waits in the spool."""
+    """Return what came from hooks, and what waits in the spool."""
     harnesses = await harness_statuses(engine)
     waiting = await engine.outbox.in_thread(engine.spool.size)
     spool = SpoolStatus(
@@ -447,9 +447,9 @@ async def status(engine: Engine, request: HookStatusGet, caller: Caller) -> Hook
 
 
 async def take_spooled(engine: Engine) -> None:
-    """Take in everything that waits, oldest first; at once when nothing does.
+    """Record everything in the spool, oldest first; returns immediately if it is empty.
 
-    Raises Storage and Unavailable; what was not taken in then stays for the next time.
+    Raises Storage and Unavailable; payloads that were not recorded stay for the next time.
     """
     if not await engine.outbox.in_thread(engine.spool.any):
         return
@@ -466,11 +466,11 @@ async def take_spooled(engine: Engine) -> None:
 
 
 async def tidy_spool(engine: Engine) -> None:
-    """Take in what waits, now that nobody does; what cannot be taken in is told in the log."""
+    """Record the spool while no hook waits for it; what cannot be recorded is logged."""
     try:
         await take_spooled(engine)
         await engine.outbox.in_thread(engine.spool.sweep)
-    except StoreAway:  # which the store itself tells, and then everything here comes first
+    except StoreAway:  # the store logs this itself, and the spool comes first on its return
         pass
     except FleetError as error:
         log.warning("The spool cannot be recorded yet: %s", error.message)
@@ -498,14 +498,14 @@ async def _take_one(engine: Engine, waiting: SpooledHook) -> None:
         return await engine.outbox.in_thread(partial(engine.spool.put_aside, waiting.name))
     if request is None:
         return None
-    # This hook is no part of the request that empties the spool: the log does not name that
-    # request, and paths that it looked at are looked at again.
+    # This hook is not part of the request that empties the spool: log lines do not name that
+    # request, and paths are looked up again.
     with trace.on_behalf_of(None), engine.files.remembering(anew=True):
         await record_delivery(
             engine,
             request,
             DAEMON,
-            # A clock that was set back meanwhile makes nothing happen in the future.
+            # If the clock was set back meanwhile, nothing may happen in the future.
             min(engine.store.from_wall(waiting.happened_ms), engine.clock()),
         )
     return await engine.outbox.in_thread(partial(engine.spool.remove, waiting.name))
@@ -525,15 +525,15 @@ def _read_spooled(engine: Engine, waiting: SpooledHook) -> HookDeliver | None:
 
 
 async def _take_spooled_first(engine: Engine) -> None:
-    """Take in what waits before something newer, for a while; raises Unavailable after that.
+    """Record the spool before a newer hook, for a limited time; raises Unavailable after that.
 
-    Whoever came with something newer leaves it in the spool then, and it keeps its place.
+    The client then leaves the newer payload in the spool, where it keeps its place.
     """
     with trio.move_on_after(SPOOL_PATIENCE_S) as waiting:
         try:
             await take_spooled(engine)
         except (Storage, OSError) as error:
-            # One that cannot be taken in, or removed, must not keep all that follow from being.
+            # A payload that cannot be recorded or removed must not keep back all that follow.
             if engine.session_queue.first_time(f"spool: {error}"):
                 log.warning("The spool cannot be recorded now: %s", error)
     if waiting.cancelled_caught:

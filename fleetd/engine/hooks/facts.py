@@ -1,6 +1,6 @@
 """Facts of a hook from outside the store: paths, its agent's process, and its transcript.
 
-Transcripts are read in bounds, and only where they are regular files of this user.
+Transcripts are read up to a limit, and only if they are regular files of this user.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ log = logging.getLogger("fleetd")
 TRANSCRIPT_S = 2.0
 HEAD_BYTES = 4_096
 TAIL_BYTES = 1_048_576
-# One line of a log can hold the whole conversation.
+# One line of a log can contain the whole conversation.
 LOG_BYTES = 8 * TAIL_BYTES
-# Where a transcript tells its harness's version, from either end.
+# How far from either end a transcript contains the version of its harness.
 VERSION_BYTES = 65_536
 
 
 class _Transcript(msgspec.Struct, frozen=True):
-    """What a transcript shows of a compaction, what it tells beside the events, and a version."""
+    """A transcript's mark of a compaction, its happenings beside the events, and a version."""
 
     mark: TranscriptMark | None = None
     earlier: tuple[AnyHappening, ...] = ()
@@ -39,9 +39,9 @@ class _Transcript(msgspec.Struct, frozen=True):
 
 
 class HookPaths(msgspec.Struct, frozen=True):
-    """What the file system says before a hook is recorded.
+    """What the file system reports before a hook is recorded.
 
-    Where it does not answer, ``cwd`` is what it said before: a hook is not lost for that.
+    If it does not answer, ``cwd`` is what it reported before, so that the hook is not lost.
     """
 
     cwd: str | None
@@ -52,17 +52,17 @@ class HookPaths(msgspec.Struct, frozen=True):
     """Whether something waits in the spool."""
     answered: bool = True
     checkout: Checkout | None = None
-    """What is checked out in the session's directory; None where it is not known."""
+    """What is checked out in the session's directory; None if it is not known."""
 
 
 async def resolve_paths(engine: Engine, report: Report) -> HookPaths:
-    """Ask the file system what a hook needs to know of it, all at once: a thread has its price.
+    """Look up everything that a hook needs from the file system in one call, since threads cost.
 
-    So hooks of one directory that come together share a lookup.
+    Hooks of one directory that arrive together share a lookup.
     """
     cwd = report.cwd if report.cwd and report.cwd.startswith("/") else None
     spool, waiting = engine.spool, [False]
-    # A call that only begins has checked out nothing, and half of all hooks tell of one.
+    # A call that only begins has checked out nothing, and half of all hooks report one.
     moves = not all(isinstance(each, ToolStarted) for each in report.happenings)
 
     def look(walk: PathWalk) -> HookPaths:
@@ -95,14 +95,14 @@ async def gather_facts(
     paths: HookPaths,
     caller: Caller | None,
 ) -> tuple[Facts, tuple[AnyHappening, ...]]:
-    """Gather what else the rules may not look at, and what the transcript tells beside the events.
+    """Gather the other facts from outside the store, and the transcript's happenings.
 
     ``caller`` is None for a delivery from the spool, whose client has ended.
     """
     agent = None
     if caller is None:
-        # The client has ended, and with it the way to its agent: what is known of the session's
-        # process must not be lost.
+        # The client has ended, so its agent cannot be found through it. Keep the known process of
+        # the session.
         known = await engine.read(
             session_processes, report.harness, report.session_id, report.previous_session_id
         )
@@ -131,7 +131,7 @@ async def gather_facts(
 async def read_transcript(
     engine: Engine, adapter: Adapter, report: Report, *, asks_version: bool = False
 ) -> _Transcript:
-    """Return what a transcript shows of a compaction, and what it tells, as far as it is read."""
+    """Return a transcript's mark of a compaction and its happenings, as far as it is read."""
 
     def look(walk: PathWalk) -> _Transcript:
         path = report.transcript_path
@@ -150,7 +150,7 @@ async def read_transcript(
 async def _edited(
     engine: Engine, happenings: tuple[AnyHappening, ...]
 ) -> dict[str, EditedFile | None]:
-    """Return what the files are called that a hook says were changed, or are about to be."""
+    """Return the names of the files that a hook reports as changed, or about to be changed."""
     named: list[str] = []
     for each in happenings:
         if isinstance(each, ToolFinished):
@@ -164,10 +164,10 @@ async def _edited(
 def log_of(
     path: str | None, walk: PathWalk | None = None
 ) -> tuple[TranscriptMark | None, tuple[WindowUsed, ...]]:
-    """Return what would show that a transcript was written anew, and how full its window is.
+    """Return what shows that a transcript was rewritten, and how full its window is.
 
-    A log of what happened is never written anew: there a later line says what it begins with. Its
-    size says nothing, since a session that is resumed may go on in a file of another name.
+    A log of happenings is never rewritten: a later line contains the first message. Its size shows
+    nothing, since a resumed session may continue in a file with another name.
     """
     log = path is not None and path.endswith(".jsonl")
     found = _read(path, LOG_BYTES if log else HEAD_BYTES, from_end=log, walk=walk)
@@ -181,13 +181,13 @@ def log_of(
 
 
 def tail_of(path: str | None, walk: PathWalk | None = None) -> str:
-    """Return the end of a transcript, empty where there is none; its first line may be cut."""
+    """Return the end of a transcript, empty if there is none; its first line may be cut."""
     found = _read(path, TAIL_BYTES, from_end=True, walk=walk)
     return found[1].decode("utf-8", "replace") if found else ""
 
 
 def _version_in(adapter: Adapter, path: str | None, walk: PathWalk) -> str | None:
-    """Return the version that a transcript tells at its ends; None where it tells none."""
+    """Return the version that a transcript contains near its ends, None if it contains none."""
     ends = [_read(path, VERSION_BYTES, from_end=end, walk=walk) for end in (False, True)]
     head, tail = (found[1].decode("utf-8", "replace") if found else "" for found in ends)
     return adapter.version_in(head, tail)
@@ -196,7 +196,7 @@ def _version_in(adapter: Adapter, path: str | None, walk: PathWalk) -> str | Non
 def _read(
     path: str | None, most: int, *, from_end: bool, walk: PathWalk | None
 ) -> tuple[int, bytes] | None:
-    """Return a file's size and some of its bytes; None for what is no regular file of ours."""
+    """Return a file's size and some of its bytes; None unless it is a regular file of this user."""
     if path is None or not path.startswith("/") or "\0" in path:
         return None
     walk = walk or PathWalk()
@@ -209,7 +209,7 @@ def _read(
 
 def _bytes_of(path: str, most: int, *, from_end: bool) -> tuple[int, bytes] | None:
     try:
-        # Opening a pipe would wait for somebody to write into it.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None

@@ -1,7 +1,7 @@
-"""Payloads of hooks, from text to an object, so that nobody waits long while a large one is read.
+"""Payloads of hooks: parses text into an object, without blocking others for long.
 
-Who parses keeps the interpreter to himself until he is done. What makes a payload large is one text
-or a few: these are taken out and read in pieces, and what is left is short.
+The parser holds the interpreter until it is done. A large payload contains one or a few long texts:
+these are taken out and parsed in pieces, and the rest is short.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ import msgspec
 
 from ...harness.report import Unfit
 
-# From this length on a payload is large.
+# A payload is large from this length on.
 LARGE_CHARS = 1_048_576
-# Of whatever characters, one call reads so many in 2 ms.
+# One call parses this many characters, of any kind, in 2 ms.
 PIECE_CHARS = 262_144
 # Texts from this length on are taken out of a large payload.
 LONG_CHARS = 16_384
 _ESCAPE_CHARS = len(r"\u0000")
-# A part of an escape, or the first of two that make a character together.
+# A part of an escape, or the first half of a surrogate pair.
 _UNFINISHED = re.compile(r"\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}))?\Z")
 _INVALID = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def decode(payload: str) -> dict[str, Any]:
-    """Return the object that a payload is; raises Unfit."""
+    """Return the object that a payload contains; raises Unfit."""
     with contextlib.suppress(*_INVALID):
         found = _large(payload) if len(payload) > LARGE_CHARS else _whole(payload)
         if isinstance(found, dict):
@@ -37,10 +37,10 @@ def decode(payload: str) -> dict[str, Any]:
 
 
 def _whole(text: str) -> Any:
-    """Read JSON in one call.
+    """Parse JSON in one call.
 
-    CLIs in JavaScript cut texts inside a character. Only the slower parser takes the half of it
-    that is left; the adapters drop it.
+    CLIs in JavaScript cut texts between the halves of a surrogate pair. Only the slower parser
+    accepts the remaining half; the adapters drop it.
     """
     with contextlib.suppress(*_INVALID):
         return msgspec.json.decode(text if text.isascii() else text.encode())
@@ -48,7 +48,7 @@ def _whole(text: str) -> Any:
 
 
 def _large(text: str) -> Any:
-    """Read JSON without its long texts, and these in pieces; in one call if much is left."""
+    """Parse JSON without its long texts, and these in pieces; in one call if the rest is long."""
     mark = f"{secrets.token_hex(8)}-"
     places = {f"{mark}{n}": place for n, place in enumerate(_long_texts(text))}
     rest: list[str] = []
@@ -65,7 +65,7 @@ def _large(text: str) -> Any:
 
 
 def _put_back(value: list[Any], long: dict[str, str]) -> None:
-    """Put long texts in the places of their names, however deep these are."""
+    """Put long texts in the places of their names, at any depth."""
     left: list[Any] = [value]
     while left:
         each = left.pop()
@@ -84,11 +84,11 @@ def _put_back(value: list[Any], long: dict[str, str]) -> None:
 
 
 def _long_texts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the contents of each long string begin and end."""
+    """Yield the begin and end of the content of each long string."""
     inside, last, at = False, -1, 0
     while at < len(text):
         end = _piece_end(text, at, len(text))
-        # Escaped quotes end nothing.
+        # Escaped quotes do not end a string.
         piece = text[at:end].replace(r"\\", "__").replace(r"\"", "__")
         seen = 0
         while (newest := _newest_quote(piece, seen)) >= 0:
@@ -101,16 +101,16 @@ def _long_texts(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _newest_quote(piece: str, seen: int) -> int:
-    """Return the last quote that is not far, else the next, -1 when there is none.
+    """Return the last quote that is near, else the next one, -1 if there is none.
 
-    Nothing between two that are not far is long: so few steps lead through a piece.
+    No text between two near quotes is long, so that a piece takes few steps.
     """
     newest = piece.rfind('"', seen, seen + LONG_CHARS)
     return newest if newest >= 0 else piece.find('"', seen)
 
 
 def _pieces(text: str, begin: int, end: int) -> Iterator[str]:
-    """Read what stands within the quotes of a string, so much at a time."""
+    """Yield the decoded content of a string in pieces."""
     while begin < end:
         piece_end = _piece_end(text, begin, end)
         yield _whole(f'"{text[begin:piece_end]}"')
@@ -118,9 +118,9 @@ def _pieces(text: str, begin: int, end: int) -> Iterator[str]:
 
 
 def _piece_end(text: str, begin: int, end: int) -> int:
-    """Return where a piece can end so that it can be read.
+    """Return where a piece can end so that it can be decoded.
 
-    An escape may be half there, and is one of two if it is half a character.
+    The last escape of the piece may be incomplete, or the first half of a surrogate pair.
     """
     if end - begin <= PIECE_CHARS:
         return end
@@ -133,6 +133,6 @@ def _piece_end(text: str, begin: int, end: int) -> int:
 
 
 def _is_escape(text: str, begin: int, backslash: int) -> bool:
-    """Return whether a backslash begins an escape, and is not the second of one."""
+    """Return whether a backslash begins an escape, and is not an escaped backslash."""
     before = text[begin:backslash]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 0

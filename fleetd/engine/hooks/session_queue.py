@@ -11,22 +11,23 @@ T = TypeVar("T")
 
 TIMED = 1_000
 REMEMBERED = 1_000
-# For so long the hooks of one batch keep the writer busy. All that come together would be in its
-# queue together, and whoever asks for something else would wait for all of them.
+# How long the hooks of one batch may keep the writer busy. Otherwise all hooks that arrive together
+# would be in its queue together, and other requests would wait for all of them.
 BATCH_US = 3_000
 AT_LEAST, AT_MOST = 2, 16
-# On a server those together share the fleet's turn, a round trip and a sync, which take longer.
+# On a server, the hooks of a batch share the fleet's turn, a round trip and a sync, which take
+# longer.
 SHARED_AT_LEAST = 8
-# How much a hook counts for what one takes. The writer shares the interpreter: a hook that took
-# longer may only have waited for it.
+# How much one hook changes the average. The writer shares the interpreter: a slower hook may only
+# have waited for it.
 _FASTER, _SLOWER = 1 / 4, 1 / 64
 
 
 class RecordingLimit:
-    """Lets hooks in while those that are recorded at once take the writer ``BATCH_US`` together.
+    """Admits hooks while those recorded together keep the writer busy for ``BATCH_US``.
 
-    Those that wait come in one after the other, in their order. How long one takes is what those
-    before it took, so the first few are let in ``at_least`` at a time.
+    Waiting hooks enter one after the other, in their order. The time of a hook is estimated from
+    earlier ones, so the first few enter ``at_least`` at a time.
     """
 
     def __init__(self, at_least: int) -> None:
@@ -37,7 +38,7 @@ class RecordingLimit:
 
     @property
     def most(self) -> int:
-        """Return how many are recorded at once now."""
+        """Return how many hooks may be recorded together now."""
         return max(self._at_least, min(AT_MOST, int(BATCH_US / self._hook_us)))
 
     def took(self, hook_us: float) -> None:
@@ -46,10 +47,10 @@ class RecordingLimit:
         self._hook_us += (max(hook_us, 1) - self._hook_us) * share
 
     async def __aenter__(self) -> None:
-        """Wait for the turn, after all who wait already."""
+        """Wait for the turn, after all hooks that already wait."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._waiting or self._inside >= self.most:
-            await self._waiting.park()  # whoever lets it in counts it
+            await self._waiting.park()  # the hook that unparks it counts it
         else:
             self._inside += 1
 
@@ -69,19 +70,19 @@ async def _acquire(lock: trio.StrictFIFOLock) -> None:
 
 
 class SharedLookups:
-    """Makes one lookup for all who asked for the same before it began.
+    """Makes one lookup for all callers that asked for the same before it began.
 
-    One that is under way may have seen what has changed since: who comes meanwhile shares the next.
-    Those go on one by one, so that others have their turn in between.
+    A lookup in progress may have missed a later change: callers that arrive meanwhile share the
+    next one. The callers continue one by one, so that other tasks run in between.
     """
 
     def __init__(self) -> None:
         self._looking: dict[Hashable, tuple[trio.StrictFIFOLock, dict[int, list[Any]]]] = {}
 
     async def ask(self, name: Hashable, look: Callable[[], Awaitable[T]]) -> T:
-        """Return what a lookup finds that begins from now on; who makes it raises what it raises.
+        """Return the result of a lookup that begins from now on, or raise its error.
 
-        The next of those who wait makes another one then.
+        After an error, the next waiting caller makes another lookup.
         """
         lock, waiting = self._looking.setdefault(name, (trio.StrictFIFOLock(), {}))
         found: list[T] = []
@@ -104,25 +105,25 @@ class SharedLookups:
 
 
 class SessionQueue:
-    """Serves those who come in the same name one after the other, and times them all."""
+    """Serves the hooks of one session one after the other, and times all hooks."""
 
     def __init__(self, *, shared: bool) -> None:
         self.spool = trio.StrictFIFOLock()
-        """Held by whoever takes in what waits in the spool."""
+        """Held while the spool is recorded."""
         self.recording = RecordingLimit(SHARED_AT_LEAST if shared else AT_LEAST)
         """Held while a hook is recorded, and never while it waits for files or for Git.
 
-        What is slow for one session must not keep the hooks of all others waiting.
+        A slow hook of one session must not delay the hooks of all others.
         """
         self.lookups = SharedLookups()
-        """What hooks ask the file system."""
+        """Lookups of hooks in the file system."""
         self._turns: dict[Hashable, tuple[trio.StrictFIFOLock, list[None]]] = {}
         self._complaints: dict[str, None] = {}
         self._latencies_us: dict[str, deque[int]] = {}
 
     @asynccontextmanager
     async def turn(self, name: Hashable) -> AsyncIterator[None]:
-        """Wait for the turn of a name: hooks of one session run side by side, and order matters."""
+        """Wait for the turn of a name: hooks of one session run in parallel, and order matters."""
         lock, waiting = self._turns.setdefault(name, (trio.StrictFIFOLock(), []))
         waiting.append(None)
         try:
@@ -137,9 +138,9 @@ class SessionQueue:
                 del self._turns[name]
 
     def first_time(self, complaint: str) -> bool:
-        """Whether a complaint is new: what a vendor changed is said once, not with every call.
+        """Return whether a complaint is new: each is logged once, not with every call.
 
-        Of very many different ones that which was not heard for longest is forgotten.
+        Beyond a limit, the complaint that was repeated longest ago is forgotten.
         """
         known = complaint in self._complaints
         self._complaints.pop(complaint, None)

@@ -1,4 +1,4 @@
-"""Sighting counts: names that hooks told, fit to be kept, and how often each was told.
+"""Sighting counts: names from hooks, cleaned for storage, and how often each was sent.
 
 They are counted in memory, so that a hook costs no statement for it; ``sightings`` writes them.
 """
@@ -17,16 +17,16 @@ from ...domain.sessions.sightings import (
 from ...harness.report import Adapter, Paused, Payload, Report, SessionStarted
 from ...protocol.display import dropped
 
-# Of a name, so much is searched for secrets before it is cut.
+# How much of a name is searched for secrets before it is cut.
 LOOKED_AT = 1_000
 NAMELESS = "(unprintable)"
 KINDS = 4
-# Of so many sessions it is known that their transcript was asked.
+# For how many sessions it is remembered that their transcript was asked.
 SESSIONS = 1_000
 
 
 def clean_name(name: str) -> str:
-    """Return a name fit to be kept and shown: no secret, no control character, 64 characters."""
+    """Return a name fit to store and show: no secret, no control character, 64 characters."""
     if len(name) <= NAME_CHARS and name.isascii() and name.isidentifier():
         return redact(name)
     shown = dropped(redact(name[:LOOKED_AT]))
@@ -34,9 +34,9 @@ def clean_name(name: str) -> str:
 
 
 def unknown_fields(adapter: Adapter, payload: Payload) -> tuple[str, ...]:
-    """Return the top-level fields that an adapter's harness is not known to send, at most 65.
+    """Return the top-level fields that the adapter does not know, at most 65.
 
-    Empty for an adapter that has no list of them. Beyond 64 there is one empty name.
+    Empty for an adapter without a list of fields. Beyond 64, one empty name stands for the rest.
     """
     if adapter.known_fields is None or adapter.known_fields >= payload.keys():
         return ()
@@ -50,20 +50,20 @@ def unknown_fields(adapter: Adapter, payload: Payload) -> tuple[str, ...]:
 
 
 class SightingCounts:
-    """What was seen since it was last written, within the same bounds as the table."""
+    """The counts since the last write, with the same limits as the table."""
 
     def __init__(self) -> None:
         self._lists: dict[tuple[str, SightingKind], dict[str, Sighting]] = {}
         self._asked: dict[tuple[str, str], None] = {}
 
     def note(self, harness: str, kind: SightingKind, name: str, now: str) -> None:
-        """Count a name that was told ``now`` (ISO 8601 UTC); it is clean already."""
+        """Count a name that was sent ``now`` (ISO 8601 UTC); the name is already clean."""
         self._add(Sighting(harness=harness, kind=kind, name=name, number=1, last_at=now))
 
     def asks_version(self, report: Report) -> bool:
-        """Whether a session's transcript is worth asking for the version now.
+        """Return whether to read the version from a session's transcript now.
 
-        It is at the end of its first turn, also after it was resumed: another version may go on.
+        That is at the end of its first turn, and again after a resume: the version may change.
         """
         session = report.harness, report.session_id
         kinds = {type(each) for each in report.happenings}
@@ -77,12 +77,12 @@ class SightingCounts:
         return True
 
     def take(self) -> Sequence[Sighting]:
-        """Return what was seen, and forget it."""
+        """Return the counts and clear them."""
         lists, self._lists = self._lists, {}
         return tuple(each for names in lists.values() for each in names.values())
 
     def put_back(self, seen: Iterable[Sighting]) -> None:
-        """Take back what could not be written."""
+        """Put back counts that could not be written."""
         for each in seen:
             self._add(each)
 

@@ -1,7 +1,7 @@
-"""Sightings: what hooks told is written in batches, and returned with the status of each harness.
+"""Sightings: counts from hooks, written in batches and returned with the status of each harness.
 
-A timer writes what came together, and so do whoever asks and the end of the daemon. A crash loses
-half a minute of counts.
+A timer writes the counts. They are also written before a request reads them, and when the daemon
+stops. A crash loses the counts of half a minute.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ _KINDS: dict[str, UnknownKind] = {
 
 
 async def write_sightings(engine: Engine) -> None:
-    """Write what was seen since the last time; what the store refuses is kept for the next."""
+    """Write the counts since the last write; if the store refuses, keep them for the next one."""
     seen = engine.sightings.take()
     if not seen:
         return
@@ -58,7 +58,7 @@ async def harness_statuses(engine: Engine) -> list[HarnessStatus]:
 
 
 def _is_known(harness: str, kind: str, name: str) -> bool:
-    """Whether the adapter knows a name now that an earlier version did not know."""
+    """Return whether the adapter now knows a name that an earlier version did not know."""
     adapter = ADAPTERS.get(harness)
     if adapter is None or kind == "unfit" or name == OTHERS:
         return False

@@ -1,4 +1,4 @@
-"""What hooks of a first session do, for a shared store that learns it before the first hook comes.
+"""Training hooks: the hooks of first sessions, from which a shared store learns before real ones.
 
 See store/postgres/training.py.
 """
@@ -22,11 +22,11 @@ from ..engine import Engine
 _HARNESS = "claude"
 _DIRECTORY = "/training/project"
 _FILE = f"{_DIRECTORY}/file.py"
-_AGENT_PID = 4_194_304  # the kernel gives no process such a number
+_AGENT_PID = 4_194_304  # the kernel gives no process this number
 _STARTED = "8765432109"
 _BEGUN_MS, _AWAKE_MS = 1_700_000_000_000, 5_000_000_000
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
-# As Claude Code tells them; an agent's first hook may be any of them.
+# As Claude Code sends them; an agent's first hook may be any of them.
 _EVENTS: tuple[dict[str, Any], ...] = (
     {"hook_event_name": "SessionStart", "source": "startup"},
     {"hook_event_name": "UserPromptSubmit", "prompt": "Change the file."},
@@ -53,14 +53,14 @@ _EVENTS: tuple[dict[str, Any], ...] = (
     {"hook_event_name": "Stop", "last_assistant_message": "It is done."},
     {"hook_event_name": "SessionEnd", "reason": "exit"},
 )
-# Which event of these is the first one of each session, and what is checked out there.
+# The first event of each session, and what is checked out in its directory.
 _SESSIONS = ((0, None), (1, None), (2, Checkout(_DIRECTORY, "main", _COMMIT)), (3, None))
 
 
 def training_hooks(engine: Engine) -> Iterator[Callable[[Tx], object]]:
-    """Yield what records the hooks of some sessions, without a mission that awaits them and with.
+    """Yield rules that record the hooks of some sessions, without and with a mission for them.
 
-    One of them is in a repository.
+    One session is in a repository.
     """
     ids = itertools.count(1)
     for mission in (None, MissionCreate("Training", project_dir=_DIRECTORY, start=True)):
@@ -104,10 +104,10 @@ def _run(
 
 
 def _context(engine: Engine, facts: Facts, ids: "itertools.count[int]") -> Context:
-    """Return a context with ids and times of its own.
+    """Return a context with separate ids and times.
 
-    Those of the engine are for what stays, and two times that are equal by chance would count as
-    one that comes from the other.
+    The engine's own ids are for lasting records. Two times that are equal by chance would count as
+    one that is derived from the other.
     """
     seconds = next(ids)
     return msgspec.structs.replace(

@@ -1,1 +1,1 @@
-"""What the daemon does by the clock."""
+"""Jobs: what the daemon does at certain times."""

@@ -1,4 +1,4 @@
-"""One machine among those that share a store: it tells that it is here, and misses the others."""
+"""Cluster: sends this machine's heartbeat, and detects lost machines of a shared store."""
 
 import logging
 import os
@@ -22,12 +22,12 @@ _LOOK_S = 1.0
 
 
 async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True) -> None:
-    """Tell that this machine is here, then act on each thing that is missing.
+    """Send this machine's heartbeat, then act on each machine and agent that is missing.
 
-    ``anew``: this machine was out of touch until now, and must look for its own agents first.
-    ``thorough`` also looks for machines of the same name, and at machines that are lost already:
-    whoever counted one as lost may have ended before its agents were lost, too.
-    Raises StoreUnready once another daemon beats by this machine's id.
+    ``anew``: this machine was disconnected until now, and must look for its own agents first.
+    ``thorough`` also looks for machines of the same name, and at machines that are already lost:
+    the daemon that noticed a loss may have ended before it noticed the loss of the agents.
+    Raises StoreUnready once another daemon sends heartbeats under this machine's id.
     """
     beaten = await _beat(engine, thorough=thorough)
     if beaten.overtaken_by is not None:
@@ -42,17 +42,17 @@ async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True
         missing = await engine.read(membership.find_lost)
     if missing.agents:
         await act(engine, agent_loss.fail_over, missing.agents)
-        # A mission may have been excused by an agent that is lost now.
+        # An agent that is lost now may have excused the silence of a mission.
         await scan(engine)
 
 
 def host_name() -> str:
-    """Return what people call this computer."""
+    """Return the host name of this computer."""
     return os.uname().nodename
 
 
 def machine_name(engine: Engine) -> str:
-    """Return what people call this machine."""
+    """Return the name of this machine for people."""
     return engine.config.machine_name or host_name()
 
 
@@ -70,10 +70,10 @@ async def _beat(engine: Engine, *, thorough: bool) -> HeartbeatResult:
 
 
 async def refuse_duplicate_id(engine: Engine) -> None:
-    """Make sure that nobody else goes by this machine's id, before anything is done in its name.
+    """Make sure that no other daemon uses this machine's id, before anything is done under it.
 
-    So it is where several computers have one home directory, or one is a copy of another. Each
-    would count the agents of the others as dead, for it looks for their processes in vain. Raises
+    Computers share an id if they share a home directory, or if one is a copy of another. Each would
+    count the agents of the others as dead, because it cannot find their processes. Raises
     StoreUnready.
     """
     own = engine.instance
@@ -85,7 +85,7 @@ async def refuse_duplicate_id(engine: Engine) -> None:
 
 
 async def _is_duplicate(engine: Engine, own: DaemonInstance | None, found: IdHolder) -> bool:
-    """Whether who was heard of just now is another daemon, and not this one's predecessor."""
+    """Return whether the latest holder of the id is another daemon, not this one's predecessor."""
     if own is None or not found.nonce:
         return not _is_called(engine, found)
     if found.nonce == own.nonce:
@@ -94,21 +94,21 @@ async def _is_duplicate(engine: Engine, own: DaemonInstance | None, found: IdHol
     if before is None:
         return True
     if found.boot_id == own.boot_id:
-        # The predecessor in this directory is dead: it would keep its lock.
+        # The predecessor in this directory is dead: otherwise it would hold its lock.
         return before.pid != os.getpid() and processes.same(before.pid, before.started)
     return not _is_called(engine, found) or await _beats_again(engine, found)
 
 
 def _is_called(engine: Engine, found: IdHolder) -> bool:
-    """Whether who was heard of has this machine's name."""
+    """Return whether the latest holder of the id has this machine's name."""
     name = machine_name(engine)
     return found.name in (name, membership.with_id(name, engine.machine))
 
 
 async def _beats_again(engine: Engine, found: IdHolder) -> bool:
-    """Wait until it is plain whether who was heard of in another boot is alive.
+    """Wait until it is clear whether a holder of the id from another boot is alive.
 
-    This computer may have been started anew; or a copy was made of the running one.
+    This computer may have been rebooted, or the running one may have been copied.
     """
     log.info("Waiting for a heartbeat of %s under this machine's id", found.name)
     for _ in range(round(UNBROKEN_MS / 1_000 / _LOOK_S)):
@@ -131,10 +131,10 @@ def _id_in_use(engine: Engine, name: str) -> StoreUnready:
 
 
 async def check_processes(engine: Engine) -> None:
-    """Look at the processes of this machine's agents, after nobody could tell of them for a while.
+    """Check the processes of this machine's agents, after a time without reports about them.
 
-    Those that live are watched, also those that counted as lost meanwhile, unless others went on
-    with their work; of those that ended the watcher tells.
+    Living processes are watched, also those that counted as lost meanwhile, unless other agents
+    continued their work. The watcher reports the processes that ended.
     """
     for process in await engine.read(living_processes):
         engine.process_watcher.post(process)
@@ -146,7 +146,7 @@ async def check_processes(engine: Engine) -> None:
 
 
 async def leave_cluster(engine: Engine) -> None:
-    """Tell the other machines, if there can be any, that this one leaves in good order."""
+    """Tell the other machines, if there can be any, that this one stops in an orderly way."""
     if engine.machine:
         try:
             await engine.write(membership.leave_cluster)

@@ -1,7 +1,6 @@
-"""Daily work: what is expired goes, what is old is compressed, some files are verified.
+"""Daily work: deletes expired records, compresses old ones, and verifies some files.
 
-A day is one of the wall clock: a laptop that sleeps most of it has its round every day all the
-same.
+A day is one of the wall clock: a laptop that sleeps most of the day still has its daily round.
 """
 
 import hashlib
@@ -34,20 +33,20 @@ from .verification import verify_some
 
 log = logging.getLogger("fleetd")
 DAY_S = 86_400
-# How often the clock is looked at: it may have been stepped, or the machine have slept.
+# How often the clock is checked: it may have been set, or the machine may have slept.
 LOOK_S = 300
-# A clock that was corrected by less was right enough: the next round is so much later.
+# A smaller correction of the clock is ignored: the next round is that much later.
 STEPPED_BACK_S = 3_600
-# However much there is to clean up: after this it hangs.
+# A round that takes longer than this hangs, however much there is to clean up.
 ROUND_S = 6 * 3_600
 
 
 async def run_daily_work(engine: Engine) -> None:
-    """Have a round now and whenever a day has passed since the last one, until cancelled.
+    """Do a round now and whenever a day has passed since the last one, until cancelled.
 
-    In a shared store a restart brings no new round within the day: hundreds of machines may start
-    at once, and their rounds would delay everybody. It does if the settings have changed, or if
-    the last round failed in part.
+    With a shared store, a restart brings no new round within the day: hundreds of machines may
+    start together, and their rounds would delay all requests. A restart does bring one if the
+    settings have changed, or if the last round failed in part.
     """
     settings = msgspec.json.encode(engine.config.retention).decode()
     _beat(engine)
@@ -55,7 +54,7 @@ async def run_daily_work(engine: Engine) -> None:
     while True:
         _beat(engine)
         now_ms = engine.clock()
-        # The look before the day is over, not the one after: else each came later than the last.
+        # The check before the day is over counts: else each round would be later than the last.
         if _is_due(now_ms, last_ms, DAY_S - LOOK_S):
             succeeded = await tidy(engine)
             last_ms = now_ms
@@ -68,7 +67,7 @@ async def run_daily_work(engine: Engine) -> None:
 
 
 async def _last_round_ms(engine: Engine, settings: str) -> int | None:
-    """Return when this machine had its last round by these settings; None if that is not known."""
+    """Return when this machine had its last round with these settings; None if unknown."""
     try:
         last = (await engine.read_when_available(daily_rounds.rounds)).housekeeping
     except FleetError as error:
@@ -81,9 +80,9 @@ async def _last_round_ms(engine: Engine, settings: str) -> int | None:
 
 
 def _is_due(now_ms: int, last_ms: int | None, after_s: float) -> bool:
-    """Whether the last round is so long ago, or nobody knows when it was.
+    """Return whether the last round is longer ago than ``after_s``, or unknown.
 
-    A round that is still to come was told by a clock that was ahead then.
+    A round in the future was noted while the clock was ahead.
     """
     if last_ms is None:
         return True
@@ -98,7 +97,7 @@ def _beat(engine: Engine) -> None:
 async def tidy(engine: Engine) -> bool:
     """Clean up once; return whether all of it succeeded.
 
-    What fails is tried again the next day, and is no reason to end.
+    Failed work is tried again the next day, and does not stop the rest.
     """
     succeeded = True
     for what, clean in _WORK.items():
@@ -114,7 +113,7 @@ async def tidy(engine: Engine) -> bool:
 
 
 async def _while_available(engine: Engine, clean: Callable[[Engine], Awaitable[object]]) -> None:
-    """Clean up, again from the start each time that the store was away meanwhile."""
+    """Clean up, again from the start whenever the store was away meanwhile."""
     while True:
         await engine.admission.wait_open(lambda: _beat(engine))
         try:
@@ -183,7 +182,7 @@ async def _compress(engine: Engine, snapshot_id: str) -> bool:
 
 
 async def _verify_files(engine: Engine) -> None:
-    """Verify the files of a day, unless a daemon before this one did: it takes its time."""
+    """Verify the files of a day, unless an earlier daemon did: this takes long."""
     last = (await engine.read(daily_rounds.rounds)).verification
     if _is_due(engine.clock(), last.at_ms if last else None, DAY_S / 2):
         await verify_some(engine)
@@ -206,7 +205,7 @@ async def _drop_events(engine: Engine) -> None:
 
 
 async def _drop_missions(engine: Engine) -> None:
-    """Delete the automatic missions that are past their time, as anybody would delete them."""
+    """Delete expired automatic missions in the same way as a client."""
     since: str | None = ""
     while since is not None:
         batch = await engine.read(sessions.find_expired, since)
@@ -235,7 +234,7 @@ async def _drop_runs(engine: Engine) -> None:
     """Drop the runs that nobody needs, then their directories; a file without a row stays."""
     run_ids = [""]
     while run_ids:
-        async with engine.outbox.file_lock:  # one that is recorded anew has no file before the end
+        async with engine.outbox.file_lock:  # a run recorded again has no file before the end
             run_ids = await engine.write(pruning.drop_empty_runs)
             remove = partial(_remove_empty, engine.backups["snapshot"], run_ids)
             await engine.outbox.in_thread(remove)

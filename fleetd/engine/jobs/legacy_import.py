@@ -22,9 +22,9 @@ READ_S = 60.0
 async def import_legacy(engine: Engine) -> None:
     """Import the file beside the database, if there is one, and put it away afterwards.
 
-    It is renamed after the commit: whoever dies between the two finds it again, and its digest in
-    the database. A file that cannot be imported stays, with a warning. Raises StoreAway: then it is
-    to be tried again.
+    The file is renamed after the commit: after a crash between the two, the next start finds it
+    again, and its checksum in the database. A file that cannot be imported stays, with a warning.
+    Raises StoreAway, after which the import is to be tried again.
     """
     file = LegacyFile(engine.config.database.with_name(NAME))
     if file.path == engine.config.database:

@@ -1,4 +1,4 @@
-"""Acting on what comes due by itself: silence, loss, recoveries nobody confirmed, heartbeats."""
+"""Liveness: acts on silence, loss, unconfirmed recoveries and heartbeats when they are due."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -18,15 +18,15 @@ log = logging.getLogger("fleetd")
 
 
 async def scan(engine: Engine, *, only_ours: bool = False) -> int:
-    """Act on each thing that is due in a transaction of its own.
+    """Act on everything that is due, each in its own transaction.
 
-    One that cannot be dealt with must not keep the others waiting. Returns in how many ms to look
-    again. A machine that looks by itself acts with ``only_ours``: hundreds do at the same moment.
+    One that fails must not delay the others. Returns in how many ms to look again. The timer of a
+    machine uses ``only_ours``, because hundreds of machines look at the same moment.
     """
     found = await engine.read(due_work, engine.awake_since_ms, only_ours=only_ours)
     if found.agents:
         await act(engine, agent_loss.lose_unheard, found.agents)
-        # A mission may have been excused by an agent that is lost now, whoever's it is.
+        # An agent that is lost now may have excused the silence of a mission, on any machine.
         found = await engine.read(due_work, engine.awake_since_ms)
     await act(engine, state.begin_episode, found.missions)
     await act(engine, state.mark_unconfirmed, found.recoveries)
@@ -35,18 +35,18 @@ async def scan(engine: Engine, *, only_ours: bool = False) -> int:
 
 
 async def act(engine: Engine, rule: Callable[[Tx, Context, T], Any], on: Iterable[T]) -> None:
-    """Run a rule on each; one that fails is told in the log and keeps no other from its turn."""
+    """Run a rule on each; a failing one is logged and does not stop the others."""
     for each in on:
         try:
             await engine.write(rule, each)
         except FleetError as error:
             log.warning("%s of %s is postponed: %s", rule.__name__, each, error.message)
         except Exception:
-            # A bug met with one mission is no reason to stop watching over the others.
+            # A bug with one mission must not stop the watch over the others.
             log.exception("%s of %s failed", rule.__name__, each)
 
 
 async def process_ended(engine: Engine, process: WatchProcess) -> None:
-    """Lose an agent; whoever was not silent because of it may be so now."""
+    """Lose an agent; missions that were not silent because of it may be silent now."""
     await engine.write(agent_loss.process_ended, process)
     await scan(engine)

@@ -1,11 +1,11 @@
-"""The search index catches up with records from before it was there, batch by batch."""
+"""Search backlog: indexes records from before there was a search index, batch by batch."""
 
 import trio
 
 from ...domain.search.index import catch_up, is_behind
 from ..engine import Engine
 
-# Others write between the batches.
+# Other requests write between the batches.
 PAUSE_S = 0.02
 
 

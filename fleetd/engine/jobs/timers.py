@@ -1,4 +1,4 @@
-"""Timers: what happens by itself."""
+"""Timers: work that the daemon does without a request."""
 
 import itertools
 import logging
@@ -29,21 +29,21 @@ log = logging.getLogger("fleetd")
 PAUSE_S = 10
 SPOOL_S = 30
 USAGE_S = 30
-# A round that takes longer than this hangs; taking in a long spool has its time.
+# A round that takes longer than this hangs; recording a long spool may take longer.
 ROUND_S = 300
 LONG_ROUND_S = 3_600
 ROOM_S = 60
-# Whoever asks rings; this is for a daemon that starts, and for clocks that were set.
+# A new request rings the bell; this is for a daemon that starts, and for clocks that were set.
 ASKS_S = 600
 FILES_S = 60
-# Every so many heartbeats also look for agents of machines that are lost already, and for machines
+# One heartbeat in so many also looks for agents of machines that are already lost, and for machines
 # of the same name.
 THOROUGH = 6
 INDEX_S = 60
 
 
 async def run_timers(engine: Engine) -> None:
-    """Do what is done by itself until cancelled."""
+    """Run all timers until cancelled."""
     async with trio.open_nursery() as nursery:
         timers = [
             *(scan_liveness, confirm_asks, watch_processes),
@@ -57,7 +57,7 @@ async def run_timers(engine: Engine) -> None:
 
 
 async def scan_liveness(engine: Engine) -> None:
-    """Look for silences, those of the time before this start too, whenever one can be due."""
+    """Look for silences whenever one can be due, also those from before this start."""
     while True:
         await _admitted(engine, "silence")
         look = partial(scan, engine, only_ours=True)
@@ -67,7 +67,7 @@ async def scan_liveness(engine: Engine) -> None:
 
 
 async def confirm_asks(engine: Engine) -> None:
-    """Let agents wait for the permissions that they asked for and did not get at once."""
+    """Let agents wait for permissions that they asked for and did not get immediately."""
     while True:
         ticket = engine.asks.ticket()
         await _admitted(engine, "asks")
@@ -88,7 +88,7 @@ async def _confirm_asks(engine: Engine) -> int | None:
 
 
 async def drain_spool(engine: Engine) -> None:
-    """Take in what hooks left while the daemon could not answer, also if no hook comes any more."""
+    """Record payloads that hooks left in the spool, also if no hook comes any more."""
     while True:
         await _admitted(engine, "spool")
         engine.timer_health.beat("spool", SPOOL_S + LONG_ROUND_S)
@@ -98,7 +98,7 @@ async def drain_spool(engine: Engine) -> None:
 
 
 async def read_usage(engine: Engine) -> None:
-    """Read what transcripts of sessions tell of tokens, when nobody has asked for long."""
+    """Read the token usage in transcripts of sessions, when no client has asked for long."""
     while True:
         await _admitted(engine, "usage")
         engine.timer_health.beat("usage", USAGE_S + LONG_ROUND_S)
@@ -107,7 +107,7 @@ async def read_usage(engine: Engine) -> None:
 
 
 async def index_older_records(engine: Engine) -> None:
-    """Make searchable what was recorded before there was a search index, or was imported."""
+    """Index records from before there was a search index, and imported records."""
     while True:
         await _admitted(engine)
         await _retry(engine, "SearchIndex", partial(index_backlog, engine))
@@ -115,7 +115,7 @@ async def index_older_records(engine: Engine) -> None:
 
 
 async def refill_disk_reserve(engine: Engine) -> None:
-    """Keep some room on the disk for the day when it is full, again when that day is over."""
+    """Keep the disk reserve for a full disk, and restore it when there is space again."""
     while True:
         await engine.outbox.in_thread(engine.disk_reserve.make)
         await trio.sleep(ROOM_S)
@@ -130,7 +130,7 @@ async def follow_other_machines(engine: Engine) -> None:
         try:
             await engine.outbox.post_pending()
             forgotten = await collect_garbage(engine, forgotten)
-        except StoreAway:  # which the store itself tells
+        except StoreAway:  # the store reports this itself
             continue
         except FleetError as error:
             log.warning("The work on files is postponed: %s", error.message)
@@ -143,7 +143,7 @@ async def watch_processes(engine: Engine) -> None:
     """Notice when the process of an agent ends, also one that ended while no daemon ran."""
 
     async def ended(process: WatchProcess) -> None:
-        # What its hooks left while we could not answer it said before it ended.
+        # Payloads that its hooks left in the spool are from before its end.
         await tidy_spool(engine)
         await _retry(engine, "ProcessEnded", partial(process_ended, engine, process))
 
@@ -153,9 +153,10 @@ async def watch_processes(engine: Engine) -> None:
 
 
 async def send_heartbeats(engine: Engine) -> None:
-    """Tell the machines that share the store that this one is here, and look for those missing.
+    """Send heartbeats to the machines that share the store, and look for missing machines.
 
-    When the store comes back, which rings ``engine.store_back``, at once: every machine waits then.
+    When the store is back, which rings ``engine.store_back``, a heartbeat is sent immediately:
+    every machine waits then.
     """
     anew = True
     for number in itertools.count():
@@ -169,7 +170,7 @@ async def send_heartbeats(engine: Engine) -> None:
 
 
 async def _beat(engine: Engine, *, anew: bool, thorough: bool) -> bool:
-    """Return whether it worked; that the store is away is told by the store itself."""
+    """Return whether a heartbeat worked; the store itself reports that it is away."""
     try:
         await heartbeat(engine, anew=anew, thorough=thorough)
     except Unavailable:
@@ -188,16 +189,16 @@ async def _beat(engine: Engine, *, anew: bool, thorough: bool) -> bool:
 async def _retry(
     engine: Engine, name: str, work: Callable[[], Awaitable[T]], timer: str | None = None
 ) -> T:
-    """Do a piece of work, again until it succeeds: nobody else will ask for it.
+    """Do work, and repeat it until it succeeds: nothing else will ask for it.
 
-    The log knows it by its ``name``. A timer that tries and is refused is alive: what refuses is
-    another's trouble.
+    The log calls it by its ``name``. A timer whose work is refused is alive: the refusal has its
+    cause elsewhere.
     """
     while True:
         await _admitted(engine, timer)
         try:
             return await work()
-        except StoreAway:  # which the store itself tells
+        except StoreAway:  # the store reports this itself
             continue
         except FleetError as error:
             log.warning("%s is postponed: %s", name, error.message)
@@ -209,7 +210,7 @@ async def _retry(
 
 
 async def _admitted(engine: Engine, timer: str | None = None) -> None:
-    """Wait while the store is away: a timer that does is alive."""
+    """Wait while the store is away: a timer that waits is alive."""
 
     def beat() -> None:
         if timer is not None:
@@ -220,7 +221,7 @@ async def _admitted(engine: Engine, timer: str | None = None) -> None:
 
 
 async def _sleep(engine: Engine, seconds: float) -> None:
-    """Sleep, and look at once when the store was away and is back."""
+    """Sleep, but return immediately when the store was away and is back."""
     returned = engine.store_back.ticket()
     with trio.move_on_after(seconds):
         await returned.wait()

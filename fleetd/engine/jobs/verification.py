@@ -1,7 +1,7 @@
 """Daily verification of some files: bit rot is found while the other copy is still whole.
 
-A round takes the files that were not looked at for longest, a bounded number of them, and heals
-what one copy can heal. Each machine verifies the files that it keeps.
+A round takes a limited number of files, those not verified for longest, and repairs what one copy
+can repair. Each machine verifies the files that it keeps.
 """
 
 import logging
@@ -18,12 +18,12 @@ from ..files.inventory import check_latest
 from ..files.repair import check
 
 log = logging.getLogger("fleetd")
-# What a round takes at most, in seconds of this process's CPU.
+# The maximum duration of a round, in seconds of this process's CPU.
 CPU_S = 3.0
 
 
 class _Tally:
-    """What came of a round so far, and whether it may go on."""
+    """The results of a round so far, and whether it may continue."""
 
     def __init__(self, most_files: int) -> None:
         self.files = self.healed = self.damaged = 0
@@ -35,7 +35,7 @@ class _Tally:
         return self.files >= self.most_files or time.process_time() >= self._end_s
 
     def note(self, finding: Finding) -> None:
-        """Count a finding, and say in the log what is wrong."""
+        """Count a finding, and log what is wrong."""
         if finding.ok:
             return
         text = "Daily verification repaired %s: %s"
@@ -47,7 +47,7 @@ class _Tally:
 
 
 async def verify_some(engine: Engine) -> Round:
-    """Verify and heal as many files as a round may take, in turns of each noun.
+    """Verify and repair as many files as a round may take, in turns of each noun.
 
     Raises FleetError when the store refuses; what was verified until then is noted.
     """
@@ -55,7 +55,7 @@ async def verify_some(engine: Engine) -> Round:
     nouns: list[Noun] = list(KINDS)
     while nouns and not (tally.is_spent or engine.closing):
         noun = nouns.pop(0)
-        # Each note of a check writes a row anew.
+        # Each note of a check rewrites a row.
         most = min(engine.batches.records, tally.most_files - tally.files)
         found = await engine.read(unverified, noun, iso(began_ms), most)
         await _verify(engine, noun, found, tally)
@@ -72,7 +72,7 @@ async def verify_some(engine: Engine) -> Round:
 
 
 async def _verify(engine: Engine, noun: Noun, records: list[UnverifiedFile], tally: _Tally) -> None:
-    """Verify the files of some records, one by one, and note together that they were."""
+    """Verify the files of some records one by one, and note all of them together."""
     verified: list[UnverifiedFile] = []
     bad: set[str | None] = set()
     for each in records:
@@ -83,7 +83,7 @@ async def _verify(engine: Engine, noun: Noun, records: list[UnverifiedFile], tal
         if not (finding.ok or finding.fixed):
             bad.add(each.id)
         verified.append(each)
-    if KINDS[noun].copies:  # one that is a symlink holds nothing that could rot
+    if KINDS[noun].copies:  # a symlink contains nothing that could rot
         for owner_id in sorted({each.owner_id for each in verified}):
             try:
                 found = await check_latest(engine, noun, owner_id, bad, repair=True)

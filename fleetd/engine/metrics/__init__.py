@@ -1,1 +1,1 @@
-"""Figures about the daemon, and its health."""
+"""Metrics: figures about the daemon, and its health."""

@@ -1,4 +1,4 @@
-"""Counters: what clients ask for and how long they wait, and whether the timers come round."""
+"""Counters: requests of clients and their latencies, and whether the timers run."""
 
 import msgspec
 import trio
@@ -9,9 +9,9 @@ from ...host.histogram import Histogram
 class Traffic:
     """Latencies by method, errors by kind and connections, since the daemon's start.
 
-    Latencies are in microseconds, from the moment a request was understood and had its place among
-    those in flight (within a batch: from the end of the one before) until its reply was ready to be
-    sent. Nothing here grows with what clients send: methods and kinds are the protocol's own.
+    Latencies are in microseconds, from the moment a request is parsed and has its place among those
+    in flight (within a batch: from the end of the one before) until its reply is ready to be sent.
+    Nothing here grows with what clients send: methods and kinds are the protocol's own.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Traffic:
 
 
 class Pulse(msgspec.Struct, frozen=True):
-    """Something that comes round: when it last did, and when it is late, both by trio's clock."""
+    """The last round of a timer, and when the next one is late, both by trio's clock."""
 
     beat: float
     late: float
@@ -62,19 +62,19 @@ class TimerHealth:
         self._pulses: dict[str, Pulse] = {}
 
     def beat(self, name: str, within_s: float) -> None:
-        """Note that a timer has come round, and in how many seconds it must again."""
+        """Note a round of a timer, and within how many seconds the next must follow."""
         now = trio.current_time()
         self._pulses[name] = Pulse(now, now + within_s)
 
     @property
     def names(self) -> list[str]:
-        """Return the timers that ever came round, in the order of their first rounds."""
+        """Return the timers that ever ran, in the order of their first rounds."""
         return list(self._pulses)
 
     def late(self, name: str) -> bool:
-        """Whether a timer has missed its next round."""
+        """Return whether a timer has missed its next round."""
         return trio.current_time() > self._pulses[name].late
 
     def since_s(self, name: str) -> float:
-        """Return how many seconds ago a timer came round."""
+        """Return how many seconds ago a timer last ran."""
         return trio.current_time() - self._pulses[name].beat

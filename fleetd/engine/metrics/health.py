@@ -19,7 +19,7 @@ FULL_BYTES = 4_000_000
 # Requests that wait for more than four full batches: several tenths of a second.
 LONG_QUEUE = 1_024
 STUCK_S = 60.0
-# The timers on which a promise hangs.
+# The timers that a promise depends on.
 VITAL = frozenset({"silence", "machines"})
 
 
@@ -47,11 +47,11 @@ async def health(engine: Engine, request: SystemHealth, caller: Caller) -> Healt
 async def _round_trip(
     engine: Engine, name: str, use: Callable[[Callable[[Tx], object]], Awaitable[object]]
 ) -> Check:
-    """Go through the whole way that a request goes.
+    """Go the whole way of a request.
 
-    One that comes back with a reason went all the way: the reason lies outside of this process,
-    unless the store has failed, which begins anew with the next. One that does not come back keeps
-    this check from ending, and so the watchdog from being fed.
+    An error reply also went the whole way: its cause is outside of this process, unless the store
+    has failed, which starts again with the next process. Without a reply, this check does not end,
+    and so the watchdog gets no notification.
     """
     try:
         answer = await use(lambda tx: tx.value("SELECT 1"))
@@ -70,7 +70,7 @@ def _queue(engine: Engine) -> Check:
 
 
 async def _backups(engine: Engine) -> Check:
-    """Rows are durable without their files, so this is a warning."""
+    """Check the files to write; rows are durable without them, so this is a warning."""
     name = "backups"
     try:
         files = await engine.read(outbox.unwritten)
@@ -86,10 +86,10 @@ async def _backups(engine: Engine) -> Check:
 
 
 async def _rounds(engine: Engine) -> list[Check]:
-    """Tell of the last rounds of the daily work; what is damaged for good is a warning."""
+    """Report the last rounds of the daily work; files that stay damaged are a warning."""
     try:
         last = await engine.read(rounds)
-    except FleetError:  # which the round trips tell of
+    except FleetError:  # the round trips report this
         return []
     checks = [_check("daily work", ok=True, detail=_ago(engine, last.housekeeping))]
     if (verified := last.verification) is not None:
@@ -110,9 +110,9 @@ def _ago(engine: Engine, last: Round | None) -> str:
 
 
 def _disk(engine: Engine) -> list[Check]:
-    """Too little room for a commit is a promise broken; little room is a warning.
+    """Check the disk: no room for a commit is a broken promise; little room is a warning.
 
-    Whoever keeps no room for commits needs none here.
+    A daemon that keeps no room for commits needs none here.
     """
     database, files = engine.config.database.parent, engine.config.checkpoints
     free = disk_audit.free_bytes(database)

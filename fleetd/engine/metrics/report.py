@@ -34,7 +34,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One value, and the labels that tell it from the others of its family."""
+    """One value, and the labels that distinguish it in its family."""
 
     value: float
     labels: Labels = {}
@@ -58,8 +58,8 @@ class Family(msgspec.Struct, frozen=True):
 class Distribution(msgspec.Struct, frozen=True):
     """A metric of type ``histogram``, one histogram for each value of a label.
 
-    ``bounds`` are powers of two in the histograms' own unit, of which ``per_unit`` make one of the
-    metric's. A number below a bound of whole numbers is at most that bound less one.
+    ``bounds`` are powers of two in the histograms' own unit; ``per_unit`` of that unit make one of
+    the metric's. A whole number below a bound is at most that bound minus one.
     """
 
     name: str
@@ -153,7 +153,7 @@ def _fleet(seen: Overview) -> list[Family]:
 
 
 def _daily(last: Rounds) -> list[Family]:
-    """Return the last rounds; of one that never was there is no sample, as 0 would be 1970."""
+    """Return the last rounds; a round that never ran has no sample, as 0 would be 1970."""
     kept, verified = last.housekeeping, last.verification
     told: list[tuple[str, str, float | None]] = [
         (
@@ -275,7 +275,7 @@ def _counter(name: str, meaning: str, value: float) -> Family:
 
 
 async def overview_now(engine: Engine) -> Overview | None:
-    """Return what the store knows, None while it is away."""
+    """Return the overview of the store, None while the store is away."""
     while True:
         try:
             return await engine.read(overview)
@@ -286,7 +286,7 @@ async def overview_now(engine: Engine) -> Overview | None:
 
 
 def latencies(engine: Engine) -> list[MethodTiming]:
-    """Return how long each method took that was called, by name."""
+    """Return the latencies of each method that was called, by name."""
     return [
         MethodTiming(method=method, **msgspec.structs.asdict(_timing(histogram)))
         for method, histogram in sorted(engine.traffic.methods.items())

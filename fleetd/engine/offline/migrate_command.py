@@ -1,4 +1,4 @@
-"""``fleetd --migrate``: keeps daemons out, does what is asked, and tells of it line by line.
+"""``fleetd --migrate``: keeps daemons out, carries out a request, and reports line by line.
 
 The request is read from standard input, and each line of the output is JSON: ``fleetctl migrate``
 shows it to people.
@@ -25,7 +25,7 @@ from ..engine import Engine
 if TYPE_CHECKING:
     from .migrate_store import MigrationEnds
 
-# Oftener nobody looks.
+# Nobody needs more frequent reports.
 TELL_S = 0.1
 REQUEST_BYTES = 65_536
 
@@ -51,11 +51,11 @@ def run(loaded: Loaded) -> int:
 
 
 def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
-    from .migrate_store import ends_of  # not earlier: it needs the library that was looked for
+    from .migrate_store import ends_of  # not earlier: it needs the library that was checked
 
     if request.what == "look":
         return MigrationReply(done=_look(loaded))
-    if request.what == "schema":  # which other daemons may go on working meanwhile
+    if request.what == "schema":  # other daemons may continue to work meanwhile
         return MigrationReply(done=_schema(ends_of(loaded.config, request)))
     try:
         config = loaded.config
@@ -71,7 +71,7 @@ def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
 
 
 def _look(loaded: Loaded) -> str:
-    """Say what a start would find on the server; raises Unavailable, which says what it meets."""
+    """Return what a start would find on the server; raises Unavailable with the problem."""
     from ...store.open import check_url
     from ...store.postgres.checks import ServerUnusable, probe
 
@@ -105,7 +105,7 @@ def _schema(ends: "MigrationEnds") -> str:
 
 
 def _undo(loaded: Loaded, request: MigrationRequest) -> str:
-    """Go on with a store that was moved away."""
+    """Continue with a store that was moved away."""
     store = {"": loaded.config.store, "sqlite": ""}.get(request.to, request.to)
     config = msgspec.structs.replace(loaded.config, store=store)
     return trio.run(_reopened, msgspec.structs.replace(loaded, config=config), config)
@@ -128,7 +128,7 @@ async def _reopened(loaded: Loaded, config: Config) -> str:
 
 
 class _ProgressPrinter:
-    """Says how far it is, now and then."""
+    """Reports the progress from time to time."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -140,7 +140,7 @@ class _ProgressPrinter:
 
 
 def _say(said: MigrationReply) -> None:
-    with suppress(BrokenPipeError):  # whoever asked is gone; what was begun is finished
+    with suppress(BrokenPipeError):  # the caller is gone; the work is finished anyway
         sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
         sys.stdout.buffer.flush()
 

@@ -31,7 +31,7 @@ from ...store.transfer.postgres_side import PostgresSide
 from ...store.transfer.sqlite_side import SqliteSide
 
 LOCAL = "sqlite"
-# What a store has before anybody used it.
+# The tables that have rows before anybody used a store.
 BARE = {"store_meta", "counters", "tallies", "machines"}
 
 
@@ -44,7 +44,7 @@ class MigrationEnds(msgspec.Struct, frozen=True):
     there: bool
 
     def plan(self, local: SqliteSide) -> TransferPlan:
-        """Return what goes along."""
+        """Return what is copied."""
         return TransferPlan(
             tables=tuple(local.tables()),
             counted=frozenset(local.counted()),
@@ -54,7 +54,7 @@ class MigrationEnds(msgspec.Struct, frozen=True):
 
     @property
     def setting(self) -> str:
-        """Return what ``store`` is to be from now on, without any password."""
+        """Return the new value of the setting ``store``, without any password."""
         return bare(self.url) if self.there else ""
 
 
@@ -77,13 +77,13 @@ def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
 
 
 def bare(url: str) -> str:
-    """Return a URL without its password, as it can stand in a configuration."""
+    """Return a URL without its password, as it can be written in a configuration."""
     shown = without_password(url).replace(":***@", "@")
     return re.sub(r"(?i)[&?\s]?\bpassword\s*=\s*\*\*\*", "", shown)
 
 
 def check_source(side: StoreSide) -> StoreIdentity:
-    """Return what the store is that is to move; raises InvalidState for one that moved away."""
+    """Return the identity of the store to move; raises InvalidState for one that moved away."""
     known = identity(side.tx)
     if known.moved_to is not None:
         raise InvalidState(
@@ -95,9 +95,10 @@ def check_source(side: StoreSide) -> StoreIdentity:
 
 
 def check_target(side: StoreSide, tables: Sequence[Table], source: StoreIdentity) -> None:
-    """Raise InvalidState when a target holds what is nowhere else.
+    """Raise InvalidState when a target contains data that is nowhere else.
 
-    What came from this same store and was not used since, or was moved back to it, is replaced.
+    Data that came from this same store and was not used since, or was moved back to it, is
+    replaced.
     """
     known = identity(side.tx)
     if known.epoch == source.epoch and (known.arrived or known.moved_to):
@@ -110,13 +111,13 @@ def check_target(side: StoreSide, tables: Sequence[Table], source: StoreIdentity
 
 
 def _held(side: StoreSide, tables: Iterable[Table]) -> list[str]:
-    """Return how many rows a store has of what somebody recorded."""
+    """Return how many recorded rows a store has, by table."""
     counts = {table.name: size(side, table) for table in tables if table.name not in BARE}
     return [f"{number:,} {name}" for name, number in sorted(counts.items()) if number]
 
 
 def check_alone(side: PostgresSide, machine: str) -> None:
-    """Raise InvalidState while other machines are at work with a shared store."""
+    """Raise InvalidState while other machines use a shared store."""
     if names := side.at_work(machine):
         raise InvalidState(
             f"{side.where} is in use: fleetd runs on {', '.join(names)}.",
@@ -170,7 +171,7 @@ def _from_server(ends: MigrationEnds, tell: Tell) -> Migration:
             _mark_moving(source, str(ends.database), now)
             try:
                 replaced = _swap_in(part, ends.database, now)
-            except Storage:  # what was put there is taken back
+            except Storage:  # the moved files are back in place
                 note_staying(source.tx)
                 source.commit()
                 raise
@@ -180,9 +181,9 @@ def _from_server(ends: MigrationEnds, tell: Tell) -> Migration:
 
 
 def _mark_moving(source: StoreSide, where: str, now: str) -> None:
-    """Have the old store say so before the new one counts: whatever happens, one is in use.
+    """Mark the old store as moving before the new one counts: so both are never in use.
 
-    Who is killed right after it finds neither in use until the same command is given again.
+    After a kill at this point, neither is in use until the same command is given again.
     """
     note_moving(source.tx, where, now)
     source.commit()
@@ -201,13 +202,13 @@ def _all_same(checks: list[TableCheck]) -> list[TableCheck]:
 
 
 def differing(check: TableCheck) -> str:
-    """Say in what a table of two stores differs."""
+    """Return how a table of two stores differs."""
     rows = f"{check.source_rows:,} and {check.target_rows:,} rows"
     return f"{check.table} ({rows}, first at {check.first_difference})"
 
 
 def _swap_in(part: Path, database: Path, now: str) -> Path | None:
-    """Put the new database in its place; return where the one lies that was there."""
+    """Put the new database in its place; return where the previous one is."""
     try:
         with Moves() as moves:
             fold(database)

@@ -1,7 +1,7 @@
 """Restore: plans what a copy means, prepares the new database beside the old one, and swaps them.
 
-Until the one rename that puts the new database in place, the old one is there and whole. What
-fails before is taken back; a crash before leaves the old database, and copies in the directory
+Until the one rename that puts the new database in place, the old one is there and intact. A failure
+before that is rolled back; a crash before that leaves the old database, and copies in the directory
 beside it. Checkpoint files go first: a database never meets files that are newer than itself.
 """
 
@@ -61,7 +61,7 @@ class RestorePlan(msgspec.Struct, kw_only=True):
 
 
 def plan_restore(config: Config, source: Path) -> RestorePlan:
-    """Return what restoring a copy means here; raises FleetError when it cannot be done."""
+    """Return the plan for restoring a copy here; raises FleetError when it cannot be done."""
     database = config.database.resolve()
     _check_file(source, database)
     with open_offline(source) as found:
@@ -102,12 +102,12 @@ def _check_file(source: Path, database: Path) -> None:
 
 
 def _read_old_database(plan: RestorePlan) -> None:
-    """Read how far the old database reached; one that is damaged is moved aside all the same."""
+    """Read how far the old database reached; a damaged one is still moved aside."""
     if plan.database.exists():
         try:
             with open_offline(plan.database) as found:
                 plan.before = _extent(found)
-        except InvalidState:  # somebody uses it
+        except InvalidState:  # another process uses it
             raise
         except FleetError as error:
             plan.warnings.append(f"{error.message} It is moved aside unchanged.")
@@ -142,14 +142,14 @@ def _read_files(plan: RestorePlan, backups: RecordFiles) -> None:
 
 
 def forms_of(backups: RecordFiles, file: RecordFile) -> list[Path]:
-    """Return where a record lies, in each form that is there."""
+    """Return the paths of a record, in each form that is there."""
     plain = backups.path_of(file.owner_id, file.record_id)
     forms = (plain.with_name(f"{file.record_id}{each}") for each in backups.layout.endings)
     return [path for path in forms if os.path.lexists(path)]
 
 
 def _check_readable(root: Path) -> None:
-    """Raise Storage for a directory whose files would be passed over: they may be newer."""
+    """Raise Storage for an unreadable directory: the files skipped there may be newer."""
     try:
         for owner in root.iterdir() if root.exists() else ():
             for place in dict.fromkeys(owner / (each.inside or "") for each in LAYOUTS.values()):
@@ -163,7 +163,7 @@ def _check_readable(root: Path) -> None:
 
 
 def _is_newer(record: FileRecord, copy: Extent) -> bool:
-    """Whether a record that the copy does not know was taken after it.
+    """Return whether a record that the copy does not know was taken after it.
 
     A record is always followed by its own event, so one taken where the copy ends is newer too.
     """
@@ -172,7 +172,7 @@ def _is_newer(record: FileRecord, copy: Extent) -> bool:
 
 
 def move_files(plan: RestorePlan, backups: RecordFiles, aside: Path, moves: Moves) -> None:
-    """Move the newer files of a noun below ``aside``; ``latest.json`` follows what stays."""
+    """Move the newer files of a noun below ``aside``; ``latest.json`` follows the others."""
     noun = backups.layout.noun
     owners: dict[str, list[RecordFile]] = {}
     for file in plan.newer[noun]:
@@ -190,7 +190,7 @@ def move_files(plan: RestorePlan, backups: RecordFiles, aside: Path, moves: Move
 
 
 def _point_latest(backups: RecordFiles, owner_id: str, latest_id: str | None, moves: Moves) -> None:
-    """Let ``latest.json`` name what stays; where that cannot be done, reading does without."""
+    """Point ``latest.json`` to a file that stays; if that fails, reads work without it."""
     link = backups.root / owner_id / LATEST
     with contextlib.suppress(OSError):
         before = link.readlink().name.removesuffix(".json")
@@ -201,10 +201,10 @@ def _point_latest(backups: RecordFiles, owner_id: str, latest_id: str | None, mo
 def _copy_latest(
     backups: RecordFiles, owner_id: str, latest_id: str | None, aside: Path, moves: Moves
 ) -> None:
-    """Let ``latest.json`` hold what stays; the old one goes aside with the file it is a copy of.
+    """Copy a file that stays to ``latest.json``; the old one goes aside with its original.
 
-    Only now: whoever finds the old database in its place after a crash in between finds files that
-    are missing, and writes them again together with it.
+    This comes last: after a crash in between, a daemon with the old database finds that files are
+    missing, and writes them again together with ``latest.json``.
     """
     path = backups.root / owner_id / LATEST
     if not path.is_file() or path.is_symlink():
@@ -218,30 +218,30 @@ def _copy_latest(
 def _remove_empty_dirs(backups: RecordFiles, file: RecordFile) -> None:
     place = backups.path_of(file.owner_id, file.record_id).parent
     sync(place)
-    with contextlib.suppress(OSError):  # something is left in it
+    with contextlib.suppress(OSError):  # it is not empty
         while place != backups.root:
             place.rmdir()
             place = place.parent
 
 
 class MovedAside(msgspec.Struct):
-    """Where the old state goes; None for what there is none of."""
+    """Where the old state goes; None for a part that does not exist."""
 
     database: Path | None
     checkpoints: Path | None
 
 
 def restore(loaded: Loaded, plan: RestorePlan) -> MovedAside:
-    """Put the copy in place of the database and return where the old state lies.
+    """Put the copy in place of the database and return where the old state is.
 
-    Raises FleetError; the old state is then in place and whole.
+    Raises FleetError; the old state is then in place and intact.
     """
     make_directories(plan.database.parent)
     clear_up(plan.database)
     try:
         with part_of(plan.database) as part:
             _prepare(loaded, plan, part)
-            if plan.before is not None:  # what is damaged stays byte for byte what it is
+            if plan.before is not None:  # a damaged one stays unchanged, byte for byte
                 fold(plan.database)
             return _swap(plan, loaded.config.checkpoints, part)
     except OSError as error:
@@ -252,7 +252,7 @@ def restore(loaded: Loaded, plan: RestorePlan) -> MovedAside:
 
 
 def _prepare(loaded: Loaded, plan: RestorePlan, part: Path) -> None:
-    """Make of the copy the database that is to be: of this schema, with an epoch of its own."""
+    """Make the new database from the copy: with this schema, and an epoch of its own."""
     with open_offline(plan.source) as source:
         source.copy_to(part)
     paths = msgspec.structs.replace(loaded.config.paths, database=str(part))
@@ -281,7 +281,7 @@ async def _renew(loaded: Loaded, plan: RestorePlan) -> None:
 
 
 def aside_for(plan: RestorePlan, checkpoints: Path) -> MovedAside:
-    """Return where the old state would go now: directories that nobody has used."""
+    """Return where the old state would go now: unused directories."""
     places = (plan.database.parent, checkpoints.resolve().parent)
     name = unused(places, iso(wall_clock()))
     return MovedAside(

@@ -1,4 +1,4 @@
-"""``fleetd --restore FILE``: keeps daemons out, restores, and says what was moved where."""
+"""``fleetd --restore FILE``: keeps daemons out, restores, and reports what was moved where."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ STOP = "fleetctl daemon stop"
 
 
 class OfflineRestoreReport(msgspec.Struct, kw_only=True):
-    """What was done, or would be done: the copy, and where the old state lies."""
+    """What was done, or would be done: the copy, and where the old state is."""
 
     restored: bool
     file: str
@@ -36,7 +36,7 @@ class OfflineRestoreReport(msgspec.Struct, kw_only=True):
 
 
 def run(loaded: Loaded, file: Path, *, preview: bool, as_json: bool) -> int:
-    """Restore a copy, or say what that would do; return the exit status."""
+    """Restore a copy, or report what that would do; return the exit status."""
     try:
         report = _restore(loaded, file, preview=preview)
     except FleetError as error:

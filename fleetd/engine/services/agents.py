@@ -1,4 +1,4 @@
-"""Agents as clients ask for them, with the process behind a caller."""
+"""Agents for clients, with the process behind a caller."""
 
 import msgspec
 
@@ -35,16 +35,16 @@ async def register(engine: Engine, request: AgentRegister, caller: Caller) -> Re
     places = await engine.projects.shared_names(request.cwd)
     facts = Facts(pid_started=started, places=places)
     registration = await engine.run(agents.register, request, caller, facts)
-    # The mission that it had before may have been excused by it, and is not any more.
+    # The agent may have excused the silence of its earlier mission, and does so no longer.
     await scan(engine)
     return registration
 
 
 @method(AgentCurrent)
 async def current(engine: Engine, request: AgentCurrent, caller: Caller) -> CurrentAgent:
-    """Tell which agent the caller's process belongs to, as the kernel says it.
+    """Return the agent that the caller's process belongs to, according to the kernel.
 
-    Asked with every call of an agent, so what changes nothing does not write.
+    Every call of an agent asks this, so a call that changes nothing does not write.
     """
     facts = facts_of(caller)
     found = await engine.on_behalf_of(caller, facts).read(agents.find_current, request.agent_id)

@@ -1,4 +1,4 @@
-"""What agents do and need, with the branches that they work on."""
+"""Attention: what agents do and need, with the branches that they work on."""
 
 import contextlib
 from functools import partial
@@ -14,7 +14,7 @@ from ...protocol.requests.attention import AgentState, AttentionList, AttentionP
 from ..checkouts import checkout_at
 from ..engine import Engine
 
-# A branch is shown, not relied on: a directory that does not answer soon goes without.
+# A branch is only shown: a directory that does not answer soon is listed without one.
 SECONDS = 0.1
 SHOWN_OF_COMMIT = 12
 _Place = dict[str, str | None]
@@ -40,7 +40,7 @@ def _is_here(engine: Engine, agent: AgentState) -> bool:
 
 
 async def _places(engine: Engine, directories: set[str | None]) -> dict[str | None, _Place]:
-    """Return what is known of directories, all looked at together."""
+    """Return what is known about directories, looking at all of them together."""
     found: dict[str | None, _Place] = {}
 
     async def look(cwd: str) -> None:

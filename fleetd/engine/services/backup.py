@@ -43,7 +43,7 @@ async def _backup(engine: Engine, target: Path) -> BackupResult:
 
 
 def _check_name(walk: PathWalk, target: Path) -> None:
-    """Refuse before the work what could not be given its name after it; raises OSError too."""
+    """Refuse a target early that could not get its name later; raises OSError too."""
     if not target.is_absolute():
         raise InvalidParams(
             f"path is {str(target)!r}, which is not absolute.",

@@ -34,7 +34,7 @@ BACKUP_WAIT_S = 1.0
 
 @method(CheckpointCreate)
 async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> Checkpoint:
-    """Take a checkpoint and, if wanted, wait until its file is written, for a second at most."""
+    """Take a checkpoint and, if requested, wait for its file, for a second at most."""
     checkpoint = await engine.earlier_answer(request)
     if checkpoint is None:
         facts = await _facts(engine, request, caller)
@@ -45,7 +45,7 @@ async def create(engine: Engine, request: CheckpointCreate, caller: Caller) -> C
 
 
 async def _facts(engine: Engine, request: CheckpointCreate, caller: Caller) -> Facts:
-    """Find the mission that a directory belongs to, where none is named."""
+    """Find the mission of a directory if the request names none."""
     if request.mission_id is not None or request.cwd is None:
         return Facts()
     found = await select(engine, MissionSelect("work", request.cwd), caller)
@@ -67,7 +67,7 @@ async def latest(engine: Engine, request: CheckpointLatest, caller: Caller) -> C
     if (stored := await engine.latest_checkpoints.stored(request.mission_id)) is not None:
         return stored
     mission_id = request.mission_id
-    with contextlib.suppress(NotFound):  # one that has no row may still have files
+    with contextlib.suppress(NotFound):  # a mission without a row may still have files
         mission_id = await engine.read(resolve_id, "mission", mission_id)
     checkpoint: Checkpoint = await read_latest(engine, "checkpoint", mission_id, checkpoints.latest)
     return checkpoint
@@ -133,10 +133,10 @@ async def delete(engine: Engine, request: CheckpointDelete, caller: Caller) -> D
 
 
 async def as_written(engine: Engine, record: K) -> K:
-    """Return a record as it is once its file was tried, a second later at most.
+    """Return a record after the attempt to write its file, a second later at most.
 
-    While the file is not there a warning says so; what somebody deleted meanwhile is returned as
-    it was taken.
+    If the file is not written yet, a warning reports it. A record that was deleted meanwhile is
+    returned as it was taken.
     """
     record_id = id_of(record)
     with trio.move_on_after(BACKUP_WAIT_S):

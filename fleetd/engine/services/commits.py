@@ -1,4 +1,4 @@
-"""Commits as the hooks of Git ask about them: by the processes above, in one working tree."""
+"""Commit checks for the hooks of Git: by the caller's ancestor processes, in one working tree."""
 
 from ...domain.attention.commits import check_commit
 from ...domain.core.context import Caller, Facts
@@ -10,7 +10,7 @@ from ..engine import Engine
 
 @method(CommitCheck)
 async def check(engine: Engine, request: CommitCheck, caller: Caller) -> CommitVerdict:
-    """Say which staged files are another agent's."""
+    """Return which staged files belong to another agent."""
     root = await engine.files.real_path(request.worktree, None) or request.worktree
     keys = [await engine.projects.directory_key(root, scope) for scope in ("machine", "project")]
     facts = Facts(

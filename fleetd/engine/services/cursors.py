@@ -1,4 +1,4 @@
-"""Reading a cursor, which is to use it."""
+"""Cursors: a read of a cursor counts as a use of it."""
 
 import logging
 
@@ -14,11 +14,11 @@ log = logging.getLogger("fleetd")
 
 @method(CursorGet)
 async def get(engine: Engine, request: CursorGet, caller: Caller) -> CursorPosition:
-    """Return a consumer's position, and note that somebody asked for it."""
+    """Return a consumer's position, and note that it was read."""
     found, to_note = await engine.read(streams.read_cursor, request.consumer, request.stream)
     if to_note:
         try:
             await engine.write(streams.touch_cursor, request.consumer, request.stream)
-        except FleetError as error:  # a full disk, say: the next one who asks may have more luck
+        except FleetError as error:  # a full disk, for example: the next read may succeed
             log.warning("The use of a cursor could not be recorded: %s", error.message)
     return found

@@ -1,4 +1,4 @@
-"""Doctor: the daemon examines its store, the copies of records, permissions, leftovers, room."""
+"""Doctor: examines the store, the copies of records, permissions, leftovers and disk space."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ from .verify import VerifyTarget, checked
 LOW_BYTES = 100_000_000
 SHOWN = 50
 SPOOL_MS = 120_000
-# Further apart, the times that hooks and files carry would puzzle people.
+# Beyond this difference, the times of hooks and files would confuse people.
 APART_MS = 60_000
 SOME = 500
 LOST_SHOWN = 3
@@ -37,9 +37,9 @@ LOST_SHOWN = 3
 
 @method(SystemDoctor, without_store=True)
 async def doctor(engine: Engine, request: SystemDoctor, caller: Caller) -> Findings:
-    """Look for damage and loose permissions; with ``fix`` mend what can be mended."""
-    # Without ``fix`` nothing is written: what it tells of may be a disk that is full. While the
-    # store is away no answer can be kept, and what it mends stays mended.
+    """Look for damage and loose permissions; with ``fix``, repair what can be repaired."""
+    # Without ``fix``, nothing is written: the disk may be full. While the store is away, no answer
+    # can be stored, and a repair needs none: it stays done.
     if not request.fix or engine.store.availability.away is not None:
         return await _examine(engine, fix=request.fix)
     return await engine.run_once(request, lambda: _examine(engine, fix=True))
@@ -56,7 +56,7 @@ async def _examine(engine: Engine, *, fix: bool) -> Findings:
 
 
 async def _examine_store(engine: Engine, *, fix: bool) -> list[Finding]:
-    """Examine the store; while it is away that is all there is to say of it."""
+    """Examine the store; while it is away, report only that."""
     try:
         found = await _database(engine)
         found += await _cursors(engine)
@@ -82,7 +82,7 @@ async def _database(engine: Engine) -> list[Finding]:
 
 
 async def _cursors(engine: Engine) -> list[Finding]:
-    """List the cursors: what one has not come to is kept for it as long as it is used."""
+    """List the cursors: events that a cursor has not reached are kept while it is in use."""
     known = await engine.read(least_used_cursors, engine.batches.listed_cursors)
     if not known.cursors:
         return [Finding(check="cursors", ok=True, detail="no consumer has a cursor")]
@@ -110,7 +110,7 @@ def _position(cursor: CursorLine, end: int) -> str:
 
 
 async def _search_index(engine: Engine, *, fix: bool) -> list[Finding]:
-    """Compare the search index with its documents, and those with what they are of."""
+    """Compare the search index with its documents, and the documents with their sources."""
     progress.at("search")
     try:
         damage = await engine.store.check_search_index(rebuild=fix)
@@ -143,7 +143,7 @@ async def _search_index(engine: Engine, *, fix: bool) -> list[Finding]:
 
 
 async def _shared(engine: Engine) -> list[Finding]:
-    """Say with whom the store is shared, and what of this machine's own stands beside it."""
+    """Report the server and machines of a shared store, and missions left in the local file."""
     store = engine.store
     server = Finding(check="server", ok=True, subject=store.where, detail=store.engine_version)
     machines = await engine.read(membership.list_machines)
@@ -151,7 +151,7 @@ async def _shared(engine: Engine) -> list[Finding]:
 
 
 def _clock(engine: Engine) -> Finding:
-    """Compare this machine's clock with the store's, which everything goes by."""
+    """Compare this machine's clock with the store's, which fleetd uses."""
     apart = wall_clock() - engine.clock()
     size = f"{abs(apart) / 1_000:.1f} s"
     way = "ahead of" if apart > 0 else "behind"
@@ -160,7 +160,7 @@ def _clock(engine: Engine) -> Finding:
 
 
 def _machines(machines: list[MachineLine]) -> Finding:
-    """Name the lost ones; that one was switched off is nothing wrong."""
+    """Name the lost machines; a machine that was switched off is no problem."""
     lost = [
         f"{each.name} (last heartbeat {each.heard_at})"
         for each in machines
@@ -174,7 +174,7 @@ def _machines(machines: list[MachineLine]) -> Finding:
 
 
 async def _not_migrated(engine: Engine) -> list[Finding]:
-    """Tell of missions that nobody sees any more, since they stand in this machine's own file."""
+    """Report missions that nobody sees any more, since they are in this machine's own file."""
     path = engine.config.database
     try:
         ids = await engine.outbox.in_thread(lambda: missions_in(path))
@@ -192,14 +192,14 @@ async def _not_migrated(engine: Engine) -> list[Finding]:
 
 
 async def _copies(engine: Engine, noun: Noun, *, fix: bool) -> list[Finding]:
-    """Compare the two copies of every record of a noun; what is in order takes one line."""
+    """Compare the two copies of every record of a noun; intact ones take one line."""
     intact, rows, broken = 0, 0, list[Finding]()
     try:
         async for _, found in checked(engine, VerifyTarget(noun=noun, repair=fix)):
             intact += sum(each.ok and each.check == noun for each in found)
             rows += sum(each.ok and each.check == "row" for each in found)
             broken += [each for each in found if not each.ok]
-    except (Corrupt, Unavailable) as error:  # the database itself is in the way
+    except (Corrupt, Unavailable) as error:  # the database itself cannot be read
         return [Finding(check=f"{noun}s", ok=False, detail=error.message)]
     elsewhere = f", {rows} intact rows with files on other machines" if rows else ""
     return [
@@ -225,7 +225,7 @@ def _examine_files(engine: Engine, *, fix: bool) -> list[Finding]:
 
 
 def _permissions(paths: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Finding]:
-    """Nobody else may look into what fleetd keeps; the first of very many findings are shown."""
+    """Check that other users cannot read fleetd's files; show the first of very many findings."""
     wrong, looked_at = list[Finding](), 0
     for looked_at, path in enumerate(paths, 1):  # noqa: B007 - how many there were
         if found := disk_audit.trouble(path):
@@ -248,7 +248,7 @@ def _permissions(paths: Iterable[disk_audit.AuditedPath], fix: bool) -> list[Fin
 
 
 def _printable(path: Path) -> str:
-    """Return a path as text; a name in bytes that are no UTF-8 could not be told or stored."""
+    """Return a path as text; a name that is not UTF-8 could not be sent or stored."""
     return os.fsencode(path).decode(errors="replace")
 
 
@@ -271,11 +271,11 @@ def _leftovers(left: list[Path], fix: bool) -> list[Finding]:
 
 
 def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
-    """What hooks left is taken in within half a minute, or something keeps it from being."""
+    """Check the spool: it is recorded within half a minute, unless something prevents it."""
     size = engine.spool.size()
     subject = str(engine.spool.directory or "")
     found = []
-    # While the store is away they wait for that, of which another finding tells.
+    # While the store is away, payloads wait for it, and another finding reports that.
     if size.oldest_ms is not None and engine.store.availability.away is None:
         waited_ms = engine.clock() - engine.store.from_wall(size.oldest_ms)
         if waited_ms > SPOOL_MS:
@@ -291,7 +291,7 @@ def _spool(engine: Engine, *, fix: bool) -> list[Finding]:
 
 
 def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
-    """Room is kept for making room; where it is gone, the disk was full, or is."""
+    """Check the disk reserve, kept for freeing space; without it, the disk is or was full."""
     reserve = engine.disk_reserve
     whole = reserve.left == reserve.size or (fix and reserve.make())
     kept = (
@@ -307,7 +307,7 @@ def _disk_reserve(engine: Engine, *, fix: bool) -> Finding:
 
 
 def _free_space(directories: Iterable[Path]) -> list[Finding]:
-    """Warn before the disk is full: then nothing can be stored any more."""
+    """Warn before the disk is full, when nothing more can be stored."""
     findings = []
     for directory in directories:
         free = disk_audit.free_bytes(directory)

@@ -48,7 +48,7 @@ FilesByOwner = Mapping[tuple[Noun, str], Cleared]
 @method(SystemForget)
 @frees_space
 async def forget(engine: Engine, request: SystemForget, caller: Caller) -> Forgotten:
-    """Forget a mission, a session or a project, or only say what would go."""
+    """Forget a mission, a session or a project, or only report what would be removed."""
     if request.dry_run:
         return await _preview(engine, await _target(engine, request))
     return await engine.run_once(request, lambda: _forget(engine, request))
@@ -66,7 +66,7 @@ async def _target(engine: Engine, request: SystemForget) -> ErasureTarget:
             f"Exactly one of mission_id, session_id and project_dir is needed, not {named}.",
             hint="Give one of them per request.",
         )
-    if request.mission_id is not None:  # it may be the beginning of an id
+    if request.mission_id is not None:  # it may be a prefix of an id
         whole = await engine.read(resolve_id, "mission", request.mission_id)
         return ErasureTarget(kind="mission", name=whole)
     if request.session_id is not None:
@@ -114,7 +114,7 @@ async def _preview(engine: Engine, target: ErasureTarget) -> Forgotten:
 async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
     await clear_spool(engine)
     target = await _target(engine, request)
-    # Once begun it is brought to its end: half of a mission is worse than either.
+    # Once begun, it is finished: half of a mission is worse than all or nothing.
     with trio.CancelScope(shield=True):
         forgotten = await erase(engine, target, request)
         trouble = await _scrub(engine)
@@ -125,16 +125,16 @@ async def _forget(engine: Engine, request: SystemForget) -> Forgotten:
 async def erase(
     engine: Engine, target: ErasureTarget, asked: Mutation[Any] | None = None
 ) -> Forgotten:
-    """Remove files, then what is large batch by batch, then the rows of a target.
+    """Remove files of a target, then its large tables batch by batch, then its other rows.
 
-    ``asked`` is the client's request: repeated after a crash, it is not told that nothing is there.
-    A failure leaves it owed once the files have gone: half of a mission is nothing to go on with.
-    Raises NotFound or InvalidState when there is nothing of it, or nothing of it any more.
+    ``asked`` is the client's request: repeated after a crash, it does not fail because nothing is
+    left. After a failure, the erasure stays due once the files are removed: half of a mission is of
+    no use. Raises NotFound or InvalidState when nothing of the target exists, or exists any more.
     """
     try:
         return await _erase(engine, target, asked)
     except FleetError:
-        # What the end of the daemon interrupts is finished by the next start.
+        # The next start finishes an erasure that a shutdown interrupts.
         if asked is not None and asked.idempotency_key is not None and not engine.closing:
             with contextlib.suppress(FleetError):
                 await engine.write(forget_answer, asked)
@@ -149,7 +149,7 @@ async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | N
         others = await _other_machines(engine, scope)
         try:
             files = [await _files(engine, scope, scope.missions, scope.runs, remove=True)]
-        except FleetError:  # somebody is told so, and may go on working
+        except FleetError:  # the client gets the error, and work may continue
             if not begun.resumed:
                 await engine.write(journal.remove, target)
             raise
@@ -157,7 +157,7 @@ async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | N
     try:
         await _in_batches(engine, begun, dropped, drop=True)
         forgotten = await _last_step(engine, target, begun.before, dropped, files)
-    except (NotFound, InvalidState):  # there was nothing of it, or somebody else was faster
+    except (NotFound, InvalidState):  # it did not exist, or another request was faster
         await engine.write(journal.remove, target)
         raise
     warnings = [*forgotten.warnings, *others]
@@ -167,9 +167,9 @@ async def _erase(engine: Engine, target: ErasureTarget, asked: Mutation[Any] | N
 async def _in_batches(
     engine: Engine, begun: steps.Erasure, rows: dict[str, int], *, drop: bool
 ) -> None:
-    """Go through the large tables batch by batch, and add to ``rows`` what goes of each.
+    """Go through the large tables batch by batch, and count the rows of each in ``rows``.
 
-    Others are served between the batches, those who read and those who write.
+    Other requests are served between the batches, both reads and writes.
     """
     scope, before = begun.scope, begun.before
     cursor: TableCursor | None = TableCursor()
@@ -197,7 +197,7 @@ async def _last_step(
     dropped: dict[str, int],
     files: list[FilesByOwner],
 ) -> Forgotten:
-    """Delete the rest while nobody else touches a checkpoint file, and what came meanwhile."""
+    """Delete the rest and what was added meanwhile, while nothing else touches a file."""
     cleared: set[str] = set()
     async with engine.outbox.file_lock:
         while True:
@@ -211,7 +211,7 @@ async def _last_step(
 
 
 async def _other_copies(engine: Engine) -> list[str]:
-    """Return warnings about what a restore or an import put aside: nobody looks into that."""
+    """Return warnings about copies that a restore or an import put aside, which nothing checks."""
     beside, checkpoints = engine.config.database.parent, engine.config.checkpoints.resolve()
 
     def look() -> list[Path]:
@@ -225,7 +225,7 @@ async def _other_copies(engine: Engine) -> list[str]:
 
 
 async def _scrub(engine: Engine) -> list[str]:
-    """Rewrite the database without the bytes of what was deleted; say it when that fails."""
+    """Rewrite the database without the bytes of deleted rows; return a warning if that fails."""
     progress.at("database")
     try:
         await engine.store.scrub()
@@ -242,9 +242,9 @@ async def _scrub(engine: Engine) -> list[str]:
 
 
 async def finish(engine: Engine, later: Collection[ErasureTarget] = ()) -> list[ErasureTarget]:
-    """Finish what a crash has interrupted, but for what comes ``later``; return what failed.
+    """Finish erasures that a crash interrupted, except those for ``later``; return the failed ones.
 
-    A failure is logged and stays owed: nobody is kept waiting for it.
+    A failure is logged and the erasure stays due, so that no client waits for it.
     """
     left = await engine.read(journal.unfinished)
     now = [each for each in left.targets if each not in later]
@@ -254,13 +254,13 @@ async def finish(engine: Engine, later: Collection[ErasureTarget] = ()) -> list[
 async def finish_these(
     engine: Engine, targets: Collection[ErasureTarget], *, scrub: bool = False
 ) -> list[ErasureTarget]:
-    """Finish forgetting what is owed, and return what failed."""
+    """Finish erasures that are due, and return the failed ones."""
     failed = []
     for target in targets:
         try:
             await erase(engine, target)
             log.info("Finished forgetting a %s after a crash", target.kind)
-        except (NotFound, InvalidState):  # it was deleted otherwise: nothing is left of it
+        except (NotFound, InvalidState):  # it was deleted in another way: nothing is left
             await engine.write(journal.remove, target)
         except FleetError as error:
             failed.append(target)
@@ -280,10 +280,10 @@ async def finish_these(
 async def _files(
     engine: Engine, scope: Scope, missions: Iterable[str], runs: Iterable[str], *, remove: bool
 ) -> FilesByOwner:
-    """Find, or remove, every file of missions and runs, and of runs that stay those that go.
+    """Find or remove all files of missions and runs, and the affected files of runs that stay.
 
-    What was pulled of them counts as well. Raises Storage that names the file, or the directory,
-    which refuses, and why.
+    Pulled files count as well. Raises Storage, which names the failing file or directory, and the
+    reason.
     """
     found: dict[tuple[Noun, str], Cleared] = {}
     owners: list[tuple[Noun, str]] = [("checkpoint", each) for each in missions]
@@ -312,7 +312,7 @@ async def _files(
 
 
 async def _other_machines(engine: Engine, scope: Scope) -> list[str]:
-    """Return warnings about what is on other machines: it goes there, and not at once."""
+    """Return warnings about data on other machines: it is removed there, and not immediately."""
     if not engine.machine:  # it has the store to itself
         return []
     found = await engine.read(steps.other_machines, scope)
@@ -332,7 +332,7 @@ async def _other_machines(engine: Engine, scope: Scope) -> list[str]:
 
 
 def _with_files(forgotten: Forgotten, files: Iterable[FilesByOwner]) -> Forgotten:
-    """Return the answer with the files that went, or would, and warnings about those that stay."""
+    """Return the answer with files that are or would be removed, and warnings about the rest."""
     every = [each for found in files for each in found.values()]
     left = dict.fromkeys(path for each in every for path in each.left)
     return msgspec.structs.replace(
@@ -359,10 +359,10 @@ async def _weigh_part(engine: Engine, part: Removal) -> Cleared:
 
 
 async def _remove_part(engine: Engine, part: Removal) -> None:
-    """Remove single files of a run; its latest.json must not go on holding one of them."""
+    """Remove single files of a run; its latest.json must not keep a copy of one of them."""
     backups = engine.backups["snapshot"]
     run_id, place = part.owner_id, backups.root / part.owner_id
-    # A copy that cannot be made now would stay the old one.
+    # If a copy cannot be made now, the old one would stay.
     latest = part.latest if part.latest.data else Latest()
     remove = partial(backups.remove, run_id, part.record_ids, latest.id, latest.data)
     for record_id, error in (await _or_named(engine, place, remove)).items():
@@ -370,7 +370,7 @@ async def _remove_part(engine: Engine, part: Removal) -> None:
 
 
 async def _or_named(engine: Engine, place: Path, work: Callable[[], T]) -> T:
-    """Do file work; raises Storage that names the file, or the directory, that refuses."""
+    """Do file work; raises Storage, which names the failing file or directory."""
     try:
         return await engine.outbox.in_thread(work)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Hand-offs with what they need from outside: living processes, and what Git says."""
+"""Hand-offs with facts from outside the store: living processes, and Git's report."""
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from . import agents, recovery
 
 @method(HandoffBegin)
 async def begin(engine: Engine, request: HandoffBegin, caller: Caller) -> HandoffBegun:
-    """Take a checkpoint, and await the successor; the briefing says what Git says."""
+    """Take a checkpoint, and await the successor; the briefing contains Git's report."""
     asked = RecoveryContextGet(agent_id=request.agent_id)
     near = await engine.on_behalf_of(DAEMON, Facts()).read(surroundings, asked, None)
     facts = await recovery.facts_of(engine, asked, near, ())

@@ -1,4 +1,4 @@
-"""Locks as clients ask for them: real paths and patterns, and waiting in order of arrival."""
+"""Locks for clients: real paths and patterns, and waiting in order of arrival."""
 
 import os
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from ...store.api import StoreAway
 from ..engine import Engine
 from ..projects import check_not_ignored
 
-# A lease may be renewed while somebody waits for its end; then the wait is simply looked at again.
+# A lease may be renewed during a wait for its end; then the wait is simply checked again.
 LONGEST_NAP_S = 60.0
-# A full disk may keep the first in line from being granted what it is due.
+# How often a refused request is tried. A full disk may prevent a due grant to the first in line.
 _AGAIN = 3
 
 
@@ -41,7 +41,7 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
         )
     if not request.wait_ms:
         return await _acquire(engine, request, caller)
-    # Waiting takes several transactions: the key is kept for all of them together.
+    # Waiting takes several transactions, so the idempotency key covers all of them together.
     bare = msgspec.structs.replace(request, idempotency_key=None)
     return await engine.run_once(request, lambda: _acquire(engine, bare, caller))
 
@@ -49,7 +49,7 @@ async def acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
 async def _acquire(engine: Engine, request: LockAcquire, caller: Caller) -> Lock:
     """Take a lock, first by the key that nearly all missions' locks have.
 
-    Only the rule sees the mission: where that one's locks have another key, it asks for it.
+    Only the rule sees the mission: if the mission's locks have another key, the rule asks for it.
     """
     known = Facts(places=await engine.projects.shared_names(request.cwd))
     wanted = None
@@ -75,10 +75,10 @@ async def _take_or_wait(engine: Engine, request: LockAcquire, caller: Caller, fa
 
 
 async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock:
-    """Take a lock; raises LockConflict, which tells of a lock that stands.
+    """Take a lock; raises LockConflict, which names a lock in force.
 
-    Whoever is refused because a lease ran out and the first in line comes first was told of a lock
-    that the refusal took back, and asks again now that it was granted.
+    If a lease ran out, the first in line comes first and the request is refused. That refusal names
+    the lock that it took back, so the request is repeated now that the lock is granted.
     """
     for _ in range(_AGAIN):
         try:
@@ -92,10 +92,10 @@ async def _take(engine: Engine, request: LockAcquire, caller: Caller, facts: Fac
 async def _facts(
     engine: Engine, request: LockAcquire, known: Facts, wanted: KeyScope | None
 ) -> Facts:
-    """Return the key of what is to be locked, and the directory that it covers or lies in.
+    """Return the key of the lock, and the directory that it covers or is in.
 
-    The key is its real path or its place in the project it belongs to, as the mission ``wanted``
-    it. Where the key itself is given, as a lock shows it, it is meant, and no file of that name.
+    The key is the real path or the place in its project, as the mission ``wanted`` it. A given key,
+    as a lock shows it, is used as a key, and not as the name of a file.
     """
     scope = wanted.scope if wanted else engine.projects.scopes[0]
     base = request.cwd or (wanted.project_dir if wanted else None)
@@ -120,12 +120,12 @@ async def _facts(
     except Unavailable:
         if wanted:
             raise
-        return known  # the mission may know a key that can be told
+        return known  # the mission may use a key that can be determined
     return msgspec.structs.replace(known, lock_key=key, lock_directory=directory, lock_scope=scope)
 
 
 class _Place(NamedTuple):
-    """Where a lock is: a real path, of the directory for one on a directory or a pattern."""
+    """The place of a lock: its real path; for a directory or a pattern, that of the directory."""
 
     path: str
     is_directory: bool = False
@@ -147,7 +147,7 @@ async def _file(engine: Engine, request: LockAcquire, base: str | None) -> _Plac
     if path is None:
         return None
     [facts] = await engine.files.look(path)
-    # Named as a directory, it may not be there yet.
+    # A path that is named as a directory may not exist yet.
     if not (facts.is_directory or _names_directory(file)):
         return _Place(path)
     if not request.all and await _holds_repository(engine, path):
@@ -164,7 +164,7 @@ def _names_directory(file: str) -> bool:
 
 
 async def _holds_repository(engine: Engine, path: str) -> bool:
-    """Whether a directory is the root of a repository, of the home directory or above it."""
+    """Return whether a directory is the root of a repository, the home directory or above it."""
 
     def look(walk: PathWalk) -> bool:
         home = walk.facts(os.path.expanduser("~")).real  # noqa: PTH111
@@ -176,7 +176,7 @@ async def _holds_repository(engine: Engine, path: str) -> bool:
 async def _pattern(
     engine: Engine, pattern: str, base: str | None, *, everything: bool
 ) -> _Place | None:
-    """Return where a pattern matches, and what of it matches there; None without a base.
+    """Return the directory of a pattern, and the rest that matches in it; None without a base.
 
     Raises InvalidParams for one that is refused.
     """
@@ -203,7 +203,7 @@ async def _pattern(
 
 
 async def _given_key(engine: Engine, request: LockAcquire) -> dict[str, str | None]:
-    """Return a key as it is given, and its directory if it is that of one."""
+    """Return a given key, and its directory if it is the key of a directory."""
     key = (request.file or "").rstrip("/")
     if not may_be_asked_for(engine.machine, key):
         raise InvalidParams(
@@ -213,7 +213,7 @@ async def _given_key(engine: Engine, request: LockAcquire) -> dict[str, str | No
             " of that name: ./…",
             field="file",
         )
-    # One of the real paths that it may have here can be a directory.
+    # One of the possible real paths of the key on this machine can be a directory.
     places = await engine.files.look(*await engine.projects.paths(key, request.cwd))
     if key == request.file and not any(facts.is_directory for facts in places):
         return {"lock_key": key, "lock_directory": None}
@@ -221,7 +221,7 @@ async def _given_key(engine: Engine, request: LockAcquire) -> dict[str, str | No
 
 
 async def _wait(engine: Engine, request: LockAcquire, caller: Caller, facts: Facts) -> Lock | None:
-    """Line up and wait; None when the time is over. A client that goes away leaves the line."""
+    """Queue and wait; None after the timeout. A client that disconnects leaves the queue."""
     of_caller = engine.on_behalf_of(caller, facts)
     ticket = await of_caller.write(queue.enqueue, request)
     if isinstance(ticket, Lock):
@@ -267,7 +267,7 @@ async def _until_granted(engine: Engine, ticket: LockTicket) -> Lock:
 async def _report_timeout(
     engine: Engine, request: LockAcquire, caller: Caller, conflict: LockConflict
 ) -> None:
-    """Take the error checkpoint that a wait without result leaves behind."""
+    """Take the error checkpoint of a wait that timed out."""
     held = conflict.values.get("existing_lock")
     who = held.held_by if isinstance(held, Lock) else "another agent"
     error = ErrorReport(
@@ -282,7 +282,7 @@ async def _report_timeout(
 
 @method(LockCheck)
 async def check(engine: Engine, request: LockCheck, caller: Caller) -> Validity:
-    """Check a token for a file, whatever name the file goes by; also by the key of its lock."""
+    """Check a token for a file by any name of the file, or by the key of its lock."""
     path = await engine.files.real_path(request.file, None)
     if path is None and is_key(request.file):
         return await engine.run(locks.check, request, caller)

@@ -1,4 +1,4 @@
-"""Missions and sorties as clients ask for them: of a directory, and by the agent that asks."""
+"""Missions and sorties for clients: by directory, and by the agent that asks."""
 
 import trio
 
@@ -33,19 +33,19 @@ async def create(engine: Engine, request: MissionCreate, caller: Caller) -> Miss
 
 @method(MissionUpdate)
 async def update(engine: Engine, request: MissionUpdate, caller: Caller) -> Mission:
-    """Change fields of a mission; whose words its title is from then on depends on who asks."""
+    """Change fields of a mission; the caller becomes the author of a new title."""
     return await engine.run(missions.update, request, caller, facts_of(caller))
 
 
 @method(SortieCreate)
 async def add_sortie(engine: Engine, request: SortieCreate, caller: Caller) -> Sortie:
-    """Add a sortie to an open mission, as the words of the agent that asks."""
+    """Add a sortie to an open mission, with the asking agent as the author of its words."""
     return await engine.run(sorties.create, request, caller, facts_of(caller))
 
 
 @method(SortieUpdate)
 async def update_sortie(engine: Engine, request: SortieUpdate, caller: Caller) -> Sortie:
-    """Change fields of a sortie; whose words its title is from then on depends on who asks."""
+    """Change fields of a sortie; the caller becomes the author of a new title."""
     return await engine.run(sorties.update, request, caller, facts_of(caller))
 
 
@@ -58,7 +58,7 @@ async def current(engine: Engine, request: MissionCurrent, caller: Caller) -> Cu
 
 @method(MissionSelect)
 async def select(engine: Engine, request: MissionSelect, caller: Caller) -> SelectedMission:
-    """Return the mission that is meant where none is named; other machines know it by project."""
+    """Return the mission for a request that names none; other machines find it by project."""
     places = await engine.projects.shared_names(request.cwd)
     return await engine.run(selection.select, request, caller, Facts(places=places))
 
@@ -66,7 +66,7 @@ async def select(engine: Engine, request: MissionSelect, caller: Caller) -> Sele
 @method(MissionDelete)
 @frees_space
 async def delete(engine: Engine, request: MissionDelete, caller: Caller) -> Deleted:
-    """Delete a finished mission as a forgetting that keeps its agents: its files go first."""
+    """Delete a finished mission as an erasure that keeps its agents: its files go first."""
 
     async def work() -> Deleted:
         mission_id = await engine.read(resolve_id, "mission", request.mission_id)

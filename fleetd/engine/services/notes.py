@@ -1,4 +1,4 @@
-"""Notes as clients add, withdraw and pin them: who asks is told by the caller's process."""
+"""Notes that clients add, withdraw and pin: the caller's process identifies the agent."""
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from .missions import select
 
 @method(NoteAdd)
 async def add(engine: Engine, request: NoteAdd, caller: Caller) -> Note:
-    """Add a note to the mission that is named, else to the one of the caller's directory."""
+    """Add a note to the named mission, else to the mission of the caller's directory."""
     known = await engine.earlier_answer(request)
     if known is not None:
         return known
@@ -35,5 +35,5 @@ async def withdraw(engine: Engine, request: NoteWithdraw, caller: Caller) -> Not
 
 @method(NotePin)
 async def pin(engine: Engine, request: NotePin, caller: Caller) -> Note:
-    """Pin a note; whoever runs in an agent's shell is that agent."""
+    """Pin a note; a caller in an agent's shell counts as that agent."""
     return await engine.run(notes.pin, request, caller, facts_of(caller))

@@ -1,7 +1,8 @@
 """Pruning in batches: find, mark, remove the files, and only then the next batch.
 
-Nobody waits for a whole pruning: each batch is a transaction of a few milliseconds, and its files
-are gone before the next begins. One that breaks off has deleted whole batches; the next goes on.
+No request waits for a whole pruning: each batch is a transaction of a few milliseconds, and its
+files are removed before the next begins. An interrupted pruning has deleted whole batches; the next
+one continues.
 """
 
 import logging
@@ -26,11 +27,11 @@ from ..engine import Engine
 from ..files.inventory import owners as all_owners
 
 log = logging.getLogger("fleetd")
-# Large records take longer to free than small ones: then a transaction marks fewer.
+# Large records take longer to free than small ones, so a transaction marks fewer of them.
 BATCH_BYTES = 4_000_000
 FILES_WAIT_S = 1.0
-# Records that a reply names, oldest first of each owner: all of 100,000 would be 12 MB, which
-# nobody reads, and which would be kept under the request's key as well.
+# Records that a reply names, oldest first of each owner. All of 100,000 would be 12 MB, which
+# nobody reads, and which would be stored under the request's key as well.
 DETAILS_MAX = 1_000
 # Ids that an error names.
 NAMED = 20
@@ -39,10 +40,10 @@ NAMED = 20
 @method(CheckpointPrune)
 @frees_space
 async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pruned:
-    """Delete what is past its retention, or only say what would be.
+    """Delete checkpoints past their retention, or only report them.
 
-    Returns when the files are gone too, or soon after. An error names in ``deleted`` and
-    ``freed_bytes`` what went before it; that stays deleted.
+    Returns when the files are gone too, or soon after. An error reports in ``deleted`` and
+    ``freed_bytes`` what was deleted before it; that stays deleted.
     """
 
     async def work() -> Pruned:
@@ -70,10 +71,10 @@ async def prune(engine: Engine, request: CheckpointPrune, caller: Caller) -> Pru
 async def prune_snapshots(
     engine: Engine, request: SnapshotPrune, caller: Caller
 ) -> PrunedSnapshots:
-    """Delete snapshots past their retention, or only say which would be; as ``prune``.
+    """Delete snapshots past their retention, or only report them; as ``prune``.
 
-    Raises RetentionPruneFailed when a file stays, also one of an earlier pruning, which is tried
-    once more; what could be deleted is. A look that finds something leaves that to the pruning.
+    Raises RetentionPruneFailed when a file stays, also one of an earlier pruning, whose removal is
+    tried once more; the others are deleted. A dry run that finds some leaves this to a pruning.
     """
 
     async def work() -> PrunedSnapshots:
@@ -114,7 +115,7 @@ class _Pruning:
         return len(self._ids)
 
     async def run(self, *, dry_run: bool) -> None:
-        """Go through everything that is expired; raises FleetError that says how far it came."""
+        """Go through all expired records; raises FleetError, which reports how far it came."""
         if dry_run:
             return await self._each_batch(self._count)
         try:
@@ -128,7 +129,7 @@ class _Pruning:
             await self._announce()
 
     async def _each_batch(self, take: Callable[[list[PruneCandidate]], Awaitable[None]]) -> None:
-        """Have everything that is expired taken, in batches for one short transaction."""
+        """Pass all expired records to ``take``, each batch for one short transaction."""
         cursor: PruneCursor | None = PruneCursor()
         owners: list[str] = []  # in the order of their names, if they are several
         if self._policy.owner_id is None:
@@ -154,7 +155,7 @@ class _Pruning:
         self.freed_bytes += sum(each.size_bytes for each in batch)
 
     async def _delete(self, batch: list[PruneCandidate]) -> None:
-        """Mark what of a batch is still past its time, and wait until its files are removed."""
+        """Mark the records of a batch that are still expired, and wait for their files' removal."""
         if marked := await self._engine.write(pruning.mark, self._noun, self._policy, batch):
             await self._count(marked)
             with trio.move_on_after(FILES_WAIT_S):
@@ -173,9 +174,9 @@ class _Pruning:
                 log.warning("The event of the pruning could not be written: %s", error.message)
 
     async def check_files(self) -> None:
-        """Raise RetentionPruneFailed when a file of what was deleted could not be removed.
+        """Raise RetentionPruneFailed when a file of a deleted record could not be removed.
 
-        What an earlier pruning has left counts as well; that is tried again first.
+        Files that an earlier pruning left count as well; their removal is tried again first.
         """
         outbox = self._engine.outbox
         for record_id in sorted((await self._stuck()).keys() - self._ids):
@@ -197,7 +198,7 @@ class _Pruning:
         )
 
     async def _stuck(self) -> dict[str, str]:
-        """Return whose files could not be removed, and why, among those that are gone through."""
+        """Return the records, of those gone through, whose files could not be removed, and why."""
         failed = {
             each.work.record_id: each.why
             for each in self._engine.outbox.failures

@@ -1,4 +1,4 @@
-"""Recovery with what it needs from outside: living processes, Git, and the files of checkpoints."""
+"""Recovery with facts from outside the store: living processes, Git, and files of checkpoints."""
 
 import contextlib
 import logging
@@ -28,10 +28,10 @@ R = TypeVar("R")
 
 @method(RecoveryRestore)
 async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> RestoreResult:
-    """Restore from a checkpoint; a damaged row is healed from its file first.
+    """Restore from a checkpoint; a damaged row is repaired from its file first.
 
-    When both copies of the newest one are damaged, the one before it is used, with a warning;
-    a checkpoint that was named is never replaced by another.
+    If both copies of the newest checkpoint are damaged, the one before it is used, with a warning.
+    A checkpoint that the request names is never replaced by another.
     """
     known = await engine.earlier_answer(request)
     if known is not None:  # its checkpoint may be gone by now
@@ -44,7 +44,7 @@ async def restore(engine: Engine, request: RecoveryRestore, caller: Caller) -> R
 
 @method(RecoveryContextGet)
 async def context(engine: Engine, request: RecoveryContextGet, caller: Caller) -> Briefing:
-    """Brief without restoring, with what Git says about the project."""
+    """Return a briefing without a restore, with Git's report about the project."""
     briefing, _, warnings = await _from_good_copies(engine, rules.context, request, caller)
     return msgspec.structs.replace(briefing, warnings=[*warnings, *briefing.warnings])
 
@@ -55,10 +55,10 @@ async def _from_good_copies(
     request: Any,
     caller: Caller,
 ) -> tuple[R, IngestResult, list[str]]:
-    """Run a rule that reads a checkpoint, healing rows from their files on the way.
+    """Run a rule that reads a checkpoint, and repair rows from their files on the way.
 
-    Returns the result, what was looked at before, and the warnings about both. What cannot be
-    healed is passed over, unless the request names it.
+    Returns the result, the ingestion of files before it, and the warnings about both. A
+    checkpoint that cannot be repaired is skipped, unless the request names it.
     """
     named = request.checkpoint_id
     places = await engine.projects.shared_names(request.cwd)
@@ -90,13 +90,13 @@ async def _from_good_copies(
                 unreadable[damaged] = hopeless
             else:
                 healed += checkpoint.warnings[-1:]
-                # Only now does its row say where the work is.
+                # Only the repaired row contains the place of the work.
                 near = await engine.read(surroundings, request, meant)
                 facts = await facts_of(engine, request, near, places)
 
 
 def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
-    """Return the error of a mission of which nothing can be used; another version is no damage."""
+    """Return the error of a mission without a usable checkpoint; another version is no damage."""
     if unreadable and all(isinstance(reason, Incompatible) for reason in unreadable):
         return Incompatible(error.message, hint=unreadable[0].hint, **error.values)
     return error
@@ -105,9 +105,9 @@ def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
 async def _missing_file(
     engine: Engine, request: RecoveryRestore, result: RestoreResult
 ) -> list[str]:
-    """Warn when a checkpoint's file is gone, and have it written again from the row.
+    """Warn when a checkpoint's file is missing, and have it written again from the row.
 
-    What another machine keeps is not missing here: the row alone is enough.
+    A file that another machine keeps is not missing here: the row alone is enough.
     """
     if await kept_on(engine, "checkpoint", result.checkpoint_id) is not None:
         return []
@@ -127,7 +127,7 @@ async def _missing_file(
 async def facts_of(
     engine: Engine, request: Any, near: Surroundings, places: tuple[str, ...]
 ) -> Facts:
-    """Gather what the rules may not look at: which agents are dead, and what Git says."""
+    """Gather facts that rules may not look up: which agents are dead, and Git's report."""
     dead = frozenset(p.agent_id for p in near.processes if not processes.same(p.pid, p.started))
     directory = near.project_dir or request.cwd
     return Facts(
@@ -139,7 +139,7 @@ async def facts_of(
 
 
 async def _working_tree(engine: Engine, directory: str | None) -> WorkingTree | None:
-    """Return what Git says of a directory, nothing for one whose file system does not answer."""
+    """Return Git's report about a directory, None if its file system does not answer."""
     if directory is not None:
         with contextlib.suppress(PathUnanswered):
             await engine.files.look(directory, seconds=HOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""Reports, which are collected from the log batch by batch."""
+"""Reports, collected from the log batch by batch."""
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method

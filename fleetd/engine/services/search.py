@@ -1,4 +1,4 @@
-"""Search, in the words of the store that is in use."""
+"""Search service: answers queries with the full-text index of the store in use."""
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method
@@ -9,5 +9,5 @@ from ..engine import Engine
 
 @method(SearchQuery)
 async def query(engine: Engine, request: SearchQuery, caller: Caller) -> SearchPage:
-    """Find what events, messages and notes say."""
+    """Find text in events, messages and notes."""
     return await engine.read(search, request, engine.store.kind)

@@ -1,4 +1,4 @@
-"""Sessions as a person reopens them, with what their directories are now."""
+"""Sessions for a person to reopen, with the present state of their directories."""
 
 import contextlib
 from functools import partial
@@ -20,7 +20,7 @@ SECONDS = 0.5
 
 @method(SessionList)
 async def list_with_places(engine: Engine, request: SessionList, caller: Caller) -> SessionPage:
-    """Return sessions, each with whether it lives and what its directory is now."""
+    """Return sessions, each with whether it is alive, and the present state of its directory."""
     page, known = await engine.read(list_sessions, request)
     living = {
         agent for agent, process in known.items() if processes.same(process.pid, process.started)
@@ -40,7 +40,7 @@ async def list_with_places(engine: Engine, request: SessionList, caller: Caller)
     sessions = [
         replace(
             each,
-            # Of a process that is known the kernel says it, whatever was heard of its agent.
+            # For a known process, the kernel decides, whatever the store knows about its agent.
             alive=each.agent_id in living if each.agent_id in known else each.alive,
             now=found.get(each.agent_id),
         )
@@ -50,7 +50,7 @@ async def list_with_places(engine: Engine, request: SessionList, caller: Caller)
 
 
 def _now(session: Session, walk: PathWalk) -> PlaceNow:
-    """Return what the directories of a session are now."""
+    """Return the present state of a session's directories."""
     directory = walk.facts(session.directory or "/")
     cwd = walk.facts(session.cwd) if session.cwd else directory
     found = checkout_at(walk.root(cwd.real) if cwd.is_directory else None, walk)

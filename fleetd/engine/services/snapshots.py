@@ -14,10 +14,10 @@ from .checkpoints import as_written
 
 @method(SnapshotRecord)
 async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Snapshot:
-    """Record where a run stands and wait until its file is written, for a second at most.
+    """Record the progress of a run and wait until its file is written, for a second at most.
 
-    Raises AtomicWriteFailed when the file could not be written; the row is there all the same, and
-    the file is tried again.
+    Raises AtomicWriteFailed when the file could not be written; the row is stored anyway, and the
+    file is tried again.
     """
     snapshot = await engine.earlier_answer(request)
     if snapshot is None:
@@ -33,7 +33,7 @@ async def record(engine: Engine, request: SnapshotRecord, caller: Caller) -> Sna
             snapshot_id=snapshot.snapshot_id,
             path=str(path),
         )
-    # One that it joined may be another machine's.
+    # A snapshot that it joined may be another machine's.
     return await placed(engine, written) if written.source_details else written
 
 

@@ -1,4 +1,4 @@
-"""Statistics of what the log tells, read agent by agent and a page at a time."""
+"""Statistics from the log, read agent by agent and page by page."""
 
 from ...domain.core.context import Caller
 from ...domain.core.registry import method

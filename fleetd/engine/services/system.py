@@ -1,4 +1,4 @@
-"""The daemon about itself: who it is, how it is, what its settings are."""
+"""The daemon itself: its identity, its status and its settings."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ from ..metrics import report
 
 @method(SystemHello, without_store=True)
 async def hello(engine: Engine, request: SystemHello, caller: Caller) -> Hello:
-    """Say who answers; a client that speaks another protocol is told."""
+    """Return the daemon's identity; raises Incompatible for a client with another protocol."""
     if request.protocol not in (None, PROTOCOL):
         raise Incompatible(
             f"fleetd uses protocol {PROTOCOL}, the client {request.protocol}.",

@@ -1,4 +1,4 @@
-"""Usage of tokens: what is outstanding is read first, then records are summed up page by page."""
+"""Usage of tokens: reads what is outstanding first, then sums up records page by page."""
 
 import re
 import zoneinfo
@@ -23,7 +23,7 @@ _OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})")
 
 @method(UsageGet, slow=True)
 async def get_report(engine: Engine, request: UsageGet, caller: Caller) -> UsageReport:
-    """Read what transcripts have got, and count tokens."""
+    """Read the new parts of transcripts, and count tokens."""
     day_of = _days(request.time_zone)
     mission_id, agent_id = request.mission_id, request.agent_id
     if mission_id is not None:

@@ -1,6 +1,6 @@
-"""Verification of records in both stores: which there are to check, and what is told of them.
+"""Verification of records in both stores: which records to check, and the findings.
 
-An owner at a time, a record at a time: whoever else asks for something is served meanwhile.
+It checks one owner and one record at a time, so that other requests are served meanwhile.
 """
 
 import logging
@@ -29,12 +29,12 @@ from ..files.read_repair import get
 from ..files.repair import check
 
 log = logging.getLogger("fleetd")
-# So many intact records are listed one by one; of further owners only their number is told.
+# Up to this number of findings, intact records are listed one by one; beyond, they are counted.
 LISTED = 1_000
 
 
 class VerifyTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be checked: one record, the records of one owner, or all of a noun."""
+    """What to check: one record, the records of one owner, or all of a noun."""
 
     noun: Noun
     owner_id: str | None = None
@@ -44,7 +44,7 @@ class VerifyTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 @method(CheckpointVerify)
 async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> Findings:
-    """Check checkpoints in both stores; with ``repair`` mend what one good copy can mend."""
+    """Check checkpoints in both stores; ``repair`` restores a bad copy from a good one."""
 
     async def work() -> Findings:
         what = VerifyTarget(
@@ -63,7 +63,7 @@ async def verify(engine: Engine, request: CheckpointVerify, caller: Caller) -> F
 
 @method(SnapshotVerify)
 async def verify_snapshots(engine: Engine, request: SnapshotVerify, caller: Caller) -> Findings:
-    """Check snapshots in both stores; with ``repair`` mend what one good copy can mend."""
+    """Check snapshots in both stores; ``repair`` restores a bad copy from a good one."""
     what = VerifyTarget(
         noun="snapshot",
         owner_id=request.run_id,
@@ -81,9 +81,9 @@ async def _verify(engine: Engine, what: VerifyTarget) -> Findings:
 
 
 async def checked(engine: Engine, what: VerifyTarget) -> AsyncIterator[tuple[str, list[Finding]]]:
-    """Yield the findings of one owner after the other, repaired if that is wished.
+    """Yield the findings of one owner after the other, repaired if requested.
 
-    Raises NotFound for a run that is nowhere.
+    Raises NotFound for an unknown run.
     """
     if what.record_id is not None:
         yield what.record_id, await _check_one(engine, what, what.record_id)
@@ -93,16 +93,16 @@ async def checked(engine: Engine, what: VerifyTarget) -> AsyncIterator[tuple[str
 
 
 async def _check_one(engine: Engine, what: VerifyTarget, record_id: str) -> list[Finding]:
-    """Check one record, and ``latest.json`` where that is to be another copy of it."""
+    """Check one record, and ``latest.json`` if that must be another copy of it."""
     backups = engine.backups[what.noun]
     try:
         files = await engine.outbox.in_thread(lambda: backups.find(record_id))
-        if not files:  # the beginning of an id, or no file: the row says which, or that none is
+        if not files:  # a prefix of an id, or no file: the row decides
             record_id = await _whole_id(engine, what.noun, record_id)
             files = await engine.outbox.in_thread(lambda: backups.find(record_id))
     except OSError as error:
         return [_unreadable(what.noun, backups.root, error)]
-    # Of several all but one are copies that somebody made: where its row says is the one.
+    # Of several files, all but one are copies made by a person: the row names the right place.
     owner_id = files[0].owner_id if len(files) == 1 else None
     found = await check(engine, what.noun, record_id, owner_id, repair=what.repair)
     if owner_id is None or not backups.layout.copies:
@@ -114,7 +114,7 @@ async def _check_one(engine: Engine, what: VerifyTarget, record_id: str) -> list
 
 
 async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
-    """Return the id that a given one is the beginning of, also when its row cannot be read."""
+    """Return the full id for a prefix, also when its row cannot be read."""
     try:
         return id_of(await get(engine, noun, given))
     except (Corrupt, Incompatible) as error:
@@ -125,7 +125,7 @@ async def _whole_id(engine: Engine, noun: Noun, given: str) -> str:
 
 
 def _unreadable(noun: Noun, directory: Path, error: OSError) -> Finding:
-    """Tell of a directory that cannot be opened: nothing can be written there either."""
+    """Return the finding of an unreadable directory: nothing can be written there either."""
     return Finding(
         check="files",
         ok=False,
@@ -140,7 +140,7 @@ async def _owners(engine: Engine, what: VerifyTarget) -> list[str]:
     backups = engine.backups[what.noun]
     try:
         known = await engine.outbox.in_thread(backups.owners)
-    except OSError as error:  # told with every owner that has rows
+    except OSError as error:  # reported with every owner that has rows
         log.warning("The %s files cannot be read: %s", what.noun, error)
         known = []
     every = sorted({*known, *await owners(engine, what.noun)})
@@ -180,7 +180,7 @@ async def _check_owner(engine: Engine, what: VerifyTarget, owner_id: str) -> lis
 
 
 def _stuck(engine: Engine, noun: Noun, going: list[str]) -> list[Finding]:
-    """Tell of files that could not be removed; those that are only about to be are no finding."""
+    """Return findings about files that could not be removed; a pending removal is none."""
     found = [(each, why) for each in going if (why := engine.outbox.failure(each)) is not None]
     return [
         Finding(
@@ -207,7 +207,7 @@ def _foreign(directory: Path, listing: Listing) -> list[Finding]:
 
 
 def _shortened(noun: Noun, owner_id: str, found: list[Finding]) -> list[Finding]:
-    """Return an owner's findings with one line for all that is intact."""
+    """Return an owner's findings with one line for all intact records."""
     intact = sum(finding.ok for finding in found)
     detail = f"{intact} {noun}s and names correct"
     line = Finding(check=f"{noun}s", ok=True, subject=owner_id, detail=detail)

@@ -1,1 +1,1 @@
-"""Usage: transcripts are read in portions beside the work."""
+"""Usage: reads transcripts in portions, beside the other work."""

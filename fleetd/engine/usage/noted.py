@@ -1,6 +1,6 @@
-"""Noted transcripts: what hooks named since it was last written, kept in memory.
+"""Noted transcripts: those that hooks named since the last write, kept in memory.
 
-A hook costs no statement for it.
+So a hook costs no statement for them.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,12 @@ from ...harness.report import Report
 from ...harness.usage import opencode
 from ...harness.usage.readers import KNOWN
 
-# More sessions do not report within half a minute.
+# Fewer sessions than this report within half a minute.
 MOST = 1_000
 
 
 class NotedTranscripts:
-    """The transcripts that hooks named lately; ``reading`` is held by whoever reads some."""
+    """The transcripts that hooks named recently; ``reading`` is held while some are read."""
 
     def __init__(self, opencode_database: str) -> None:
         self.reading = trio.Lock()
@@ -38,7 +38,7 @@ class NotedTranscripts:
                 self._add(place, report, path, now)
 
     def _add(self, place: tuple[str, str], report: Report, path: str, now: str) -> None:
-        # What looks like a secret is not kept, and another path opens nothing.
+        # A path that looks like a secret is not kept, and its redacted form opens nothing.
         if len(self._noted) < MOST and redact(path) == path:
             self._noted[place] = NotedTranscript(
                 harness=report.harness,
@@ -48,11 +48,11 @@ class NotedTranscripts:
             )
 
     def take(self) -> list[NotedTranscript]:
-        """Return what was noted, and forget it."""
+        """Return the noted transcripts and clear them."""
         noted, self._noted = self._noted, {}
         return list(noted.values())
 
     def put_back(self, noted: Iterable[NotedTranscript]) -> None:
-        """Take back what could not be written."""
+        """Put back transcripts that could not be written."""
         for each in noted:
             self._noted.setdefault((each.path, each.session_id), each)

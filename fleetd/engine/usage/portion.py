@@ -1,4 +1,4 @@
-"""Portions of transcripts, read on a thread: bounded bytes, whole lines, and what they tell."""
+"""Portions of transcripts, read on a thread: limited bytes, whole lines, and their content."""
 
 import hashlib
 import os
@@ -16,8 +16,7 @@ from ...host.file_system import PathWalk
 from ...store.sqlite.foreign_rows import Unreadable, foreign_rows
 
 PORTION_BYTES = 1_048_576
-# What tells a file that goes on from one that was replaced: its first bytes, and the last ones
-# that were read.
+# A file's first bytes, and the last ones that were read, show whether it continues or was replaced.
 HEAD_BYTES = 1_024
 TAIL_BYTES = 4_096
 MESSAGES = 500
@@ -34,7 +33,7 @@ _MESSAGES = (
 
 
 class FileState(msgspec.Struct):
-    """What is known after a portion: the reader's state, and whether a long line goes on."""
+    """The state after a portion: the reader's state, and whether a long line continues."""
 
     reader: dict[str, Any] = msgspec.field(default_factory=dict)
     in_long_line: bool = False
@@ -43,7 +42,7 @@ class FileState(msgspec.Struct):
 def read_portion(
     walk: PathWalk, transcript: Transcript, now_ms: int, portion_bytes: int = PORTION_BYTES
 ) -> ReadPortion:
-    """Read the next portion of a transcript; a file that was replaced is read anew."""
+    """Read the next portion of a transcript; a file that was replaced is read from its start."""
     if transcript.harness == opencode.HARNESS:
         return _read_messages(walk, transcript, now_ms)
     walk.visit(transcript.path)
@@ -61,7 +60,7 @@ def _unread(transcript: Transcript) -> ReadPortion:
 
 def _read_file(transcript: Transcript, portion_bytes: int) -> ReadPortion:
     try:
-        # Opening a pipe would wait for somebody to write into it.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(transcript.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return _unread(transcript)
@@ -118,7 +117,7 @@ def _read_before(descriptor: int, position: int) -> bytes:
 
 
 def _head(start: bytes, before: bytes) -> str:
-    """Return how many bytes a file begins with, their checksum, and that of the last ones read."""
+    """Return the number of first bytes, their checksum, and that of the last bytes read."""
     return f"{len(start)}:{_checksum(start)}:{_checksum(before)}"
 
 
@@ -127,7 +126,7 @@ def _checksum(data: bytes) -> str:
 
 
 def _goes_on(start: bytes, before: bytes, head: str) -> bool:
-    """Whether a file is still the one whose head was noted, when it may have been shorter."""
+    """Return whether a file is still the one whose head was noted, maybe when it was shorter."""
     length = head.partition(":")[0]
     return not length.isdecimal() or _head(start[: int(length)], before) == head
 
@@ -163,9 +162,9 @@ def _read_messages(walk: PathWalk, transcript: Transcript, now_ms: int) -> ReadP
 
 
 def subagent_files(walk: PathWalk, transcript: Transcript, known: Collection[str]) -> list[str]:
-    """Return new transcripts of subagents that a session of Claude Code has of its own, or some.
+    """Return new transcripts of the subagents of a Claude Code session, or some of them.
 
-    What of many is left out is found the next time.
+    The next call finds those that were left out.
     """
     if transcript.harness != "claude" or not transcript.path.endswith(".jsonl"):
         return []

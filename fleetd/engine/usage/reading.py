@@ -1,4 +1,4 @@
-"""Reading of transcripts: portion by portion, one file after the other, beside the work."""
+"""Reading of transcripts: portion by portion, one file after the other, beside other work."""
 
 import contextlib
 import logging
@@ -17,12 +17,12 @@ from .portion import read_portion, subagent_files
 
 log = logging.getLogger("fleetd")
 PORTION_S = 2.0
-# So long others have the interpreter to themselves after a portion, when nobody waits for it.
+# How long others have the interpreter after a portion, when no request waits for it.
 PAUSE_S = 0.05
 
 
 async def write_noted(engine: Engine) -> None:
-    """Write which transcripts hooks named; what the store refuses is kept for the next time."""
+    """Write the noted transcripts; if the store refuses, keep them for the next time."""
     noted = engine.transcripts.take()
     if not noted:
         return
@@ -34,15 +34,15 @@ async def write_noted(engine: Engine) -> None:
 
 
 async def write_noted_last(engine: Engine) -> None:
-    """Write it at the end, where nothing more can be done about a store that refuses."""
+    """Write the noted transcripts at the end, when nothing more can be done about a refusal."""
     with contextlib.suppress(FleetError):
         await write_noted(engine)
 
 
 async def read_transcripts(engine: Engine, *, pause_s: float = PAUSE_S) -> None:
-    """Read what transcripts have got since they were last read; raises FleetError.
+    """Read the new parts of transcripts; raises FleetError.
 
-    Cancelled, it goes on the next time where it was.
+    After a cancellation, the next call continues from there.
     """
     async with engine.transcripts.reading:
         await write_noted(engine)
@@ -54,7 +54,7 @@ async def read_transcripts(engine: Engine, *, pause_s: float = PAUSE_S) -> None:
 
 
 async def read_soon(engine: Engine, seconds: float) -> None:
-    """Read what is outstanding for somebody who waits, for so long at most."""
+    """Read what is outstanding for a request that waits, for ``seconds`` at most."""
     with trio.move_on_after(seconds):
         await read_transcripts(engine, pause_s=0)
 
@@ -91,7 +91,7 @@ async def _portion(engine: Engine, transcript: Transcript) -> ReadPortion:
     except PathUnanswered:
         log.debug("The file system of a transcript does not answer")
     except Exception:
-        # A bug met with one transcript is no reason to read no other.
+        # A bug with one transcript must not stop the reading of others.
         log.exception("A transcript of %s could not be read", transcript.harness)
     return ReadPortion(
         position=transcript.position, head=transcript.head, state=transcript.state, missing=True
