@@ -1,1 +1,1 @@
-"""What is measured, as tables; not part of the installed package."""
+"""The benchmarks and their tables; not part of the installed package."""

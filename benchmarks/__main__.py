@@ -20,7 +20,7 @@ from .rows import Run
 
 
 def main() -> int:
-    """Measure and print; exit status 1 when a limit of the specification is passed."""
+    """Measure and print; return exit status 1 when a limit of the specification is exceeded."""
     chosen = _options()
     run = _saved(chosen.saved) if chosen.saved else _measure(chosen)
     if chosen.json:

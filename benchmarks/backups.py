@@ -1,4 +1,4 @@
-"""Writing the file of a checkpoint, in this process: every fsync and latest.json included."""
+"""The time to write the file of a checkpoint in this process, with every fsync and latest.json."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""How a path becomes a row: how often, for how long, beside which reference; knows no path."""
+"""Turns a path into a row: how often, how long, beside which reference; must not know any path."""
 
 import random
 import time
@@ -19,10 +19,10 @@ NOTHING_TO_DO = ("-c", "pass")
 
 
 class Bench:
-    """Measures paths on one disk, thoroughly or as a quick try of the script itself.
+    """Measures paths on one disk, thoroughly or as a quick test of the script itself.
 
-    ``share`` is how many of the runs that a path deserves are made, of 1. ``seed`` decides who
-    comes first in each turn.
+    ``share`` is the fraction of a path's full number of runs that are made, up to 1. ``seed``
+    decides the order in each turn.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class Bench:
 
     @cached_property
     def fleet(self) -> Fleet:
-        """Return the daemon of this run, started when the first path needs it."""
+        """Return the daemon of this run; the first path that needs it starts it."""
         return self._started.enter_context(running(self.directory))
 
     @cached_property
     def python(self) -> str:
-        """Return an interpreter that starts as an installed one does, with nothing to load."""
+        """Return an interpreter that starts like an installed one, without extra modules."""
         return bare_interpreter(self.directory / "bare")
 
     def often(self, count: int) -> int:
-        """Return how many runs to make of a path that deserves ``count``."""
+        """Return how many runs to make of a path whose full number is ``count``."""
         return max(AT_LEAST, round(count * self.share))
 
     def beside(
@@ -75,7 +75,7 @@ class Bench:
         clock: Clock = time.perf_counter,
         peer: Beside | None = None,
     ) -> Row:
-        """Measure a path in turn with another operation; ``size`` is asked at the end, in bytes."""
+        """Measure a path in turn with another operation; call ``size`` at the end, in bytes."""
         samples, beside = alternate(
             operation,
             other,
@@ -121,7 +121,7 @@ class Bench:
     def beside_python(
         self, name: str, operation: Operation, *, runs: int, promise: Promise = NOTHING
     ) -> Row:
-        """Measure a whole process in turn with one that does nothing."""
+        """Measure a whole process in turn with one that only starts Python."""
         return self.beside(
             name,
             operation,

@@ -1,7 +1,7 @@
-"""Two hundred hooks at once, and what somebody else notices of it; must not start 200 Pythons.
+"""Two hundred hooks at once, and their effect on another client; must not start 200 Pythons.
 
-These would measure two cores. A hook's line over a connection of its own is all that the daemon
-sees of one, so one program sends them all: ``python -m benchmarks.burst SOCKET NUMBER``.
+200 Pythons would measure two cores. A daemon sees only a hook's line over a separate connection, so
+one program sends them all: ``python -m benchmarks.burst SOCKET NUMBER``.
 """
 
 import json
@@ -19,13 +19,13 @@ from .measure import Samples, timed
 from .rows import Promise, Row, row
 
 HOOKS = 200
-# As many agents at work, each of which runs ten hooks at once: nobody's do so in life.
+# The hooks come from this many agents, each of which runs ten at once; real agents do not.
 SESSIONS = 20
 BURSTS = 20
 
 
 def bursts(bench: Bench) -> Iterator[Row]:
-    """Have 200 hooks come at once, again and again, while another client asks without a pause."""
+    """Send 200 hooks at once, again and again, while another client sends requests continuously."""
     fleet = bench.fleet
     before = _counted(fleet)
     hooks, others, beside = Samples(), Samples(), Samples()
@@ -66,7 +66,7 @@ def bursts(bench: Bench) -> Iterator[Row]:
 
 
 def _counted(fleet: Fleet) -> int:
-    """Return how many deliveries were recorded; whatever waits in the spool is none of them."""
+    """Return how many deliveries were recorded; files in the spool do not count."""
     status = fleet.call("hook.status")
     if status["spool"]["files"]:
         raise RuntimeError(f"{status['spool']['files']} hooks left their payload in the spool")
@@ -74,9 +74,9 @@ def _counted(fleet: Fleet) -> int:
 
 
 def at_once(path: Path, lines: list[bytes]) -> list[float]:
-    """Send each line over a connection of its own; return for how many ms each waited.
+    """Send each line over a separate connection; return how long each waited, in ms.
 
-    Raises OSError for a connection that is refused.
+    Raises OSError for a refused connection.
     """
     begun = time.perf_counter()
     times = []
@@ -100,12 +100,12 @@ def at_once(path: Path, lines: list[bytes]) -> list[float]:
 
 
 def hook_lines(burst: int, count: int = HOOKS) -> list[bytes]:
-    """Return lines as the hook client writes them, no two of which say the same."""
+    """Return lines as the hook client writes them, all different."""
     return [_line(burst, number) for number in range(count)]
 
 
 def _line(burst: int, number: int) -> bytes:
-    # A file of each session's own: twenty that change one file would be told of each other.
+    # Each session has a file of its own: shared files would cause notifications to all.
     file = str(ROOT / f"module_{number % SESSIONS}.py")
     payload = {
         "session_id": f"burst-{number % SESSIONS}",

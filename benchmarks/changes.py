@@ -1,4 +1,4 @@
-"""What two sets of blocks say about a change, and whether it is more than noise; no measuring."""
+"""The comparison of two sets of blocks: is a change more than noise; must not measure anything."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,9 @@ import msgspec
 from .report import aligned
 from .rows import Row, Run
 
-# Less than this is not worth a word, however surely it was measured.
+# A smaller change is not reported, however certain it is.
 WORTH = 0.05
-# Blocks that lie apart by chance: one time in 10 of three each, in 126 of five each.
+# Blocks are separated by chance: one time in 10 of three each, in 126 of five each.
 BLOCKS_AT_LEAST = 4
 HEAD = ("path", "figure", "old", "new", "new / old", "spread", "")
 SPEEDUP = "x one commit each"
@@ -31,7 +31,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def changes(old: Sequence[Run], new: Sequence[Run]) -> list[Change]:
-    """Compare what both have measured, in the order of the new rows."""
+    """Compare the rows that both have measured, in the order of the new rows."""
     before, after = _collected(old), _collected(new)
     return [
         change(name, figure, before[name, figure], values)
@@ -41,7 +41,7 @@ def changes(old: Sequence[Run], new: Sequence[Run]) -> list[Change]:
 
 
 def change(name: str, figure: str, old: Sequence[float], new: Sequence[float]) -> Change:
-    """Compare a figure, one value for each block; the blocks of a pair ran one after the other."""
+    """Compare a figure, with one value for each block; the blocks of a pair ran in succession."""
     pairs = [after / before for before, after in zip(old, new, strict=False)]
     ratio = statistics.median(new) / statistics.median(old)
     return Change(
@@ -57,7 +57,7 @@ def change(name: str, figure: str, old: Sequence[float], new: Sequence[float]) -
 
 
 def _verdict(figure: str, ratio: float, old: Sequence[float], new: Sequence[float]) -> str:
-    """Say better or worse when every block of one revision lies beyond every block of the other."""
+    """Return better or worse when all blocks of one revision are beyond all of the other's."""
     apart = max(old) < min(new) or max(new) < min(old)
     enough = min(len(old), len(new)) >= BLOCKS_AT_LEAST
     if not apart or not enough or abs(ratio - 1) < WORTH:

@@ -1,6 +1,6 @@
-"""A client as plain as can be, so that a row is the daemon's time; must not know any method.
+"""A minimal client, so that a row is the daemon's time; must not know any method.
 
-A line out, a line in, decoded: what ``fleetctl`` does beyond that is measured with its processes.
+It writes a line, reads a line and decodes it: the rest of ``fleetctl`` is measured as a process.
 """
 
 import socket
@@ -38,7 +38,7 @@ class Client:
         self._socket.close()
 
     def call(self, method: str, params: dict[str, Any]) -> Any:
-        """Call a method and return its result as plain data; raises the FleetError it says."""
+        """Call a method and return its result as plain data; raises the FleetError in the reply."""
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         self._socket.sendall(msgspec.json.encode(request) + b"\n")
         reply = msgspec.json.decode(self._line())

@@ -18,12 +18,12 @@ from .rows import Run
 from .sides import NotMeasured, Side, both
 
 BLOCKS = 5
-# Measured with each group: the same code on both sides, whose change is the noise of that minute.
+# Measured with each group: the same code on both sides, whose change is the noise at that time.
 CONTROL = "control"
 
 
 def main() -> int:
-    """Measure both in turns and print what changed; exit status 1 when BASE is no revision."""
+    """Measure both in turns and print the changes; exit status 1 when BASE is no revision."""
     chosen = _options()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fleetd-base-", dir=chosen.directory) as name:
@@ -87,7 +87,7 @@ def _compare(
 
 
 def _named(found: Change, group: str) -> Change:
-    """Return a change under a name that says which group a control ran with."""
+    """Return a change with the group's name added to a control."""
     if not found.name.startswith(CONTROL) or group == CONTROL:
         return found
     return msgspec.structs.replace(found, name=f"{found.name} ({group})")
@@ -100,7 +100,7 @@ def _in_turns(
     scratch: Path,
     order: random.Random,
 ) -> tuple[list[Run], list[Run]]:
-    """Let both measure, block after block; chance decides who begins, as a machine may tire."""
+    """Measure both, block after block, in random order, as a machine may slow down."""
     runs: tuple[list[Run], list[Run]] = ([], [])
     turns = [0, 1]
     for _ in range(blocks):

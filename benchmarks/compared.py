@@ -1,4 +1,4 @@
-"""Which peer does which of our work, and by which of its calls; measures through ``peers``."""
+"""The peers' equivalents of our work, and their calls; measures through ``peers``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,9 +23,9 @@ def checkpoint(
     settle: Operation,
     promise: Promise,
 ) -> Iterator[Row]:
-    """Let the peers keep the very document that our checkpoint is; ours gathers it first.
+    """Let the peers store the same document as our checkpoint; ours collects it first.
 
-    ``promise`` is the one beside LangGraph.
+    ``promise`` is for the comparison with LangGraph.
     """
     for peer, does, promised in (
         (LANGGRAPH, "put of the same state", promise),
@@ -45,7 +45,7 @@ def checkpoint(
 
 
 def event(bench: Bench, name: str, ours: Operation) -> Iterator[Row]:
-    """Let the peers record their smallest durable thing."""
+    """Let the peers record their smallest durable unit."""
     for peer, does, promise in (
         (LANGGRAPH, "put_writes of one write", Promise(ratio=1.4)),
         (DBOS, "run_step in a workflow", NOTHING),
@@ -64,7 +64,7 @@ def event(bench: Bench, name: str, ours: Operation) -> Iterator[Row]:
 
 
 def writers(bench: Bench, name: str, ours: Operation, *, writers: int, each: int) -> Iterator[Row]:
-    """Let as many write at once in each peer; a run is a round of all of them."""
+    """Let as many clients write at once in each peer; a run is a round of all of them."""
     for peer, does in (
         (LANGGRAPH, "put_writes on threads"),
         (DBOS, "run_step in workflows on threads"),
@@ -84,7 +84,7 @@ def writers(bench: Bench, name: str, ours: Operation, *, writers: int, each: int
 
 
 def lock(bench: Bench, name: str, ours: Operation, file: str) -> Iterator[Row]:
-    """Let swarm-mail reserve a file and release it; the others have nothing like it."""
+    """Let swarm-mail reserve and release a file; the other peers have no equivalent."""
     yield from bench.peers.beside(
         SWARM_MAIL,
         name,
@@ -98,7 +98,7 @@ def lock(bench: Bench, name: str, ours: Operation, file: str) -> Iterator[Row]:
 
 
 def mail(bench: Bench, name: str, ours: Operation, letter: dict[str, Any]) -> Iterator[Row]:
-    """Let the peers pass a letter on, read and acknowledged."""
+    """Let the peers send a message, read it and acknowledge it."""
     for peer, does, promise in (
         (
             SWARM_MAIL,
@@ -122,7 +122,7 @@ def mail(bench: Bench, name: str, ours: Operation, letter: dict[str, Any]) -> It
 def listing(
     bench: Bench, name: str, ours: Operation, state: Any, *, missions: int, each: int
 ) -> Iterator[Row]:
-    """Let LangGraph list as many of as many of the same size."""
+    """Let LangGraph list the same number of checkpoints of the same size."""
     bench.peers.prepare(LANGGRAPH, "fill", state=state, missions=missions, each=each)
     yield from bench.peers.beside(
         LANGGRAPH, name, ours, "list", does="list(limit=10)", runs=bench.often(10), limit=10
@@ -150,7 +150,7 @@ def latest(bench: Bench, name: str, ours: Operation, state: Any) -> Iterator[Row
 
 
 def round_trip(bench: Bench, name: str, method: str) -> Iterator[Row]:
-    """Let jsonrpcserver answer the same client with the same reply, over a socket too."""
+    """Let jsonrpcserver send the same client the same reply, also over a socket."""
     fleet = bench.fleet
     reply = fleet.call(method)
     if told := bench.peers.facts(JSONRPCSERVER, method=method, reply=reply):

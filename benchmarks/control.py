@@ -1,4 +1,4 @@
-"""Code that stays as it is, measured as if it were a path: its figures are the noise of a run."""
+"""Unchanged code, measured as if it were a path: its figures are the noise of a run."""
 
 import hashlib
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from .bench import Bench
 from .measure import Operation
 from .rows import Row
 
-# With the fsync about as long as a durable event takes.
+# With the fsync it takes about as long as a durable event.
 ROUNDS = 300
 TEXT = b"what a request computes, more or less" * 10
 

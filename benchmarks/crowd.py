@@ -1,4 +1,4 @@
-"""Many writers at once: what one commit for all of them is worth; needs a daemon and a store."""
+"""Many writers at once: the gain of a common commit for all; needs a daemon and a store."""
 
 import selectors
 import socket
@@ -23,7 +23,7 @@ EVENT = "CREATE TABLE written (seq INTEGER PRIMARY KEY, type TEXT, n INTEGER, da
 WRITTEN = "INSERT INTO written (type, n, data) VALUES ('file_read', :n, '{\"n\":1}')"
 
 WRITERS = 64
-# The crowd and the one that writes alone take turns: the disk changes its speed meanwhile.
+# The crowd and the single writer take turns, because the disk's speed varies.
 ROUNDS = 10
 EACH = 5
 ALONE = 30
@@ -52,7 +52,7 @@ def over_the_socket(bench: Bench) -> Iterator[Row]:
 
 
 def _all_at_once(path: Path, request: bytes, each: int) -> Samples:
-    """Send a request from each of 64 connections, again as soon as it is answered."""
+    """Send a request from each of 64 connections, and the next one after each answer."""
     samples = Samples()
     left: dict[socket.socket, int] = {}
     sent: dict[socket.socket, float] = {}
@@ -85,13 +85,13 @@ def _send(client: socket.socket, request: bytes) -> float:
 
 
 def _check(reply: bytes) -> None:
-    """Refuse to count what is no acknowledgement; replies this small come in one piece."""
+    """Raise an error for a reply that is no acknowledgement; small replies arrive in one piece."""
     if b'"result"' not in reply or not reply.endswith(b"\n"):
         raise RuntimeError(f"not a reply to event.append: {reply!r}")
 
 
 def in_the_store(bench: Bench) -> Iterator[Row]:
-    """Let 64 tasks write one row each, and again; compare with a commit for every row."""
+    """Let 64 tasks write one row each, repeatedly; compare with a commit for every row."""
     connection = connect(str(bench.directory / "alone.db"))
     connection.execute(EVENT)
 
@@ -154,7 +154,7 @@ def _in_turns(
     alone: Operation,
     promise: Promise,
 ) -> Row:
-    """Let the crowd write, one alone, and the reference; the speedup is that of each round."""
+    """Run the crowd, the single writer and the reference in turn; compute each round's speedup."""
     everybody, beside, speedups = Samples([]), Samples([]), []
     crowd, single = Samples([]), Samples([])
     took_ms, spent_ms = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""What it costs to understand a line and to write its reply, in CPU time; no socket, no store."""
+"""The cost of parsing a line and writing its reply, in CPU time; no socket, no store."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from jsonrpcserver import Result, Success, async_dispatch, dispatch
 
-# One takes tens of microseconds, little beside what reading the clock of a thread takes.
+# One takes tens of microseconds, too little beside the cost of reading a thread's clock.
 AT_ONCE = 50
 LISTED = 20
 DEPTH, BATCH = 64, 64
@@ -49,7 +49,7 @@ LINES = {
 
 
 def dispatching(bench: Bench) -> Iterator[Row]:
-    """Measure our way from line to reply beside jsonrpcserver's, same lines and same results."""
+    """Measure our dispatch beside jsonrpcserver's, with the same lines and the same results."""
     theirs = _theirs()
     with asyncio.Runner() as runner:
         for name, (method, params) in LINES.items():
@@ -128,7 +128,7 @@ BLOCKING = {"event.append": _append, "event.list": _list}
 
 
 def _theirs() -> dict[str, Any]:
-    """Return the same methods as coroutines, which is what a daemon with a loop has."""
+    """Return the same methods as coroutines, as a daemon with an event loop has them."""
 
     async def append(
         type: str,  # noqa: A002
@@ -161,7 +161,7 @@ def _blocking(text: str) -> Operation:
 
 
 def _check(runner: asyncio.Runner, methods: dict[str, Any], line: bytes) -> None:
-    """Refuse to compare what does not give the same answer."""
+    """Raise an error unless both give the same answer."""
     ours = runner.run(_answer(_dispatcher(), line))
     theirs = [runner.run(async_dispatch(line.decode(), methods)), dispatch(line.decode(), BLOCKING)]
     if any(json.loads(reply) != json.loads(ours or b"null") for reply in theirs):

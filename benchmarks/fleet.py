@@ -1,4 +1,4 @@
-"""A fleetd process of the benchmark's own, and missions in it; must not measure anything."""
+"""A fleetd process for the benchmarks, and missions in it; must not measure anything."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ AGENTS = ("dispatch", "specialist-1", "specialist-2", "specialist-3")
 
 
 class Fleet:
-    """A running daemon with a client. Calls carry no idempotency key, as a tool's would not."""
+    """A running daemon with a client. Like a tool's calls, these carry no idempotency key."""
 
     def __init__(self, directory: Path, socket: Path, env: dict[str, str], pid: int) -> None:
         self.directory = directory
@@ -66,13 +66,13 @@ class Fleet:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the daemon has in use, as the kernel counts it (RSS)."""
+        """Return the daemon's memory in use, as the kernel counts it (RSS)."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
     def settle(self) -> None:
-        """Wait until every checkpoint's file is written, so that nothing shares the disk."""
+        """Wait until every checkpoint's file is written, so that no other write shares the disk."""
         deadline = time.monotonic() + BACKUP_S
         while self.call("system.status")["backup_backlog"]:
             if time.monotonic() > deadline:
@@ -89,10 +89,10 @@ def running(
     module: str = "fleetd",
     **more: str,
 ) -> Iterator[Fleet]:
-    """Run a daemon whose every path lies in ``directory``; only its socket may lie elsewhere.
+    """Run a daemon with all its files in ``directory``; only its socket may be elsewhere.
 
     ``module`` is run as the daemon. Its environment is ``base``, by default that of this process,
-    with ``more``, and without another fleet's variables.
+    with ``more``, and without the variables of another fleet.
     """
     with tempfile.TemporaryDirectory(prefix="fleetd-") as short:
         socket = Path(short) / "run" / "d.sock"
@@ -113,10 +113,10 @@ def running(
 
 
 def _environment(directory: Path, socket: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which nothing of the user's own fleet is found.
+    """Return an environment that does not refer to the user's own fleet.
 
-    Nor what tells Python to be different: without compiled modules a command takes twice as long,
-    and an installed one has them.
+    Variables that change Python are removed too: without compiled modules a command takes twice as
+    long, and an installed one has them.
     """
     foreign = ("FLEET_", "FLIGHTLINE_", "XDG_", "PYTHON")
     kept = {name: value for name, value in base.items() if not name.startswith(foreign)}

@@ -1,4 +1,4 @@
-"""The groups of rows that can be measured on their own, in the order of the table."""
+"""The groups of rows that can be measured separately, in the order of the table."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -9,13 +9,13 @@ from .rows import Row
 
 
 class Group(NamedTuple):
-    """Rows that belong together, what they say to somebody who chooses, and who measures them."""
+    """Rows that belong together, with their description and the functions that measure them."""
 
     says: str
     measured_by: tuple[str, ...]
 
 
-# Named and not imported: of an older fleetd some can be measured, though not all.
+# Named and not imported: for an older fleetd only some of them can be measured.
 GROUPS = {
     "references": Group("one fsync, one start of Python", ("themselves.references",)),
     "control": Group("code that never changes: what it shows is noise", ("control.unchanged",)),
@@ -32,7 +32,7 @@ GROUPS = {
     "roundtrip": Group("a round trip without the store", ("paths.round_trip",)),
     "dispatch": Group("CPU of a request beside jsonrpcserver", ("dispatch.dispatching",)),
     "redaction": Group("CPU of taking secrets out of texts", ("redaction.redacting",)),
-    # Before hundreds of missions are in progress, all of which a status lists.
+    # Before hundreds of missions are in progress, because a status lists all of them.
     "command": Group("a whole fleetctl", ("paths.command_line",)),
     "hooks": Group(
         "a hook: the daemon's part, the whole process alone and side by side",
@@ -56,7 +56,7 @@ GROUPS = {
 
 
 def measured(name: str, bench: Bench) -> Iterator[Row]:
-    """Measure a group, and let the peers that it started end."""
+    """Measure a group, and stop the peers that it started."""
     for target in GROUPS[name].measured_by:
         module, function = target.split(".")
         yield from getattr(import_module(f".{module}", __package__), function)(bench)
@@ -64,7 +64,7 @@ def measured(name: str, bench: Bench) -> Iterator[Row]:
 
 
 def named(text: str) -> Sequence[str]:
-    """Return the groups in a list with commas, in the table's order; ValueError names others."""
+    """Return the groups in a comma-separated list, in the table's order; raises ValueError."""
     wanted = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in GROUPS]
     if unknown or not wanted:
@@ -74,6 +74,6 @@ def named(text: str) -> Sequence[str]:
 
 
 def explained() -> str:
-    """Return what each group measures, a line for each."""
+    """Return a description of each group, one line for each."""
     width = max(map(len, GROUPS))
     return "\n".join(f"  {name:<{width}}  {group.says}" for name, group in GROUPS.items())

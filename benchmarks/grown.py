@@ -1,4 +1,4 @@
-"""What a daemon costs whose store is old and large: memory, and the list of many checkpoints."""
+"""The cost of an old and large store: memory, and the list of many checkpoints."""
 
 from collections.abc import Iterator
 
@@ -13,13 +13,13 @@ from .stored import fill_checkpoints, fill_events
 EVENTS = 1_000_000
 OVER = 1_000
 PAGES = 50
-# A mission keeps its newest 100 checkpoints, so that is what one can have.
+# A mission keeps at most its newest 100 checkpoints.
 MISSIONS, EACH, SORTIES = 10, 100, 1_000
 LIMIT_BYTES = 80_000_000
 
 
 def memory(bench: Bench) -> Iterator[Row]:
-    """Let a daemon with a million events work, and see what memory it keeps."""
+    """Let a daemon with a million events work, and measure its memory afterwards."""
     events = EVENTS // 100 if bench.quick else EVENTS
     directory = bench.directory / "events"
     fill_events(directory, OVER, events)
@@ -36,7 +36,7 @@ def memory(bench: Bench) -> Iterator[Row]:
 
 
 def _use(fleet: Fleet, mission_id: str) -> None:
-    """Do what people and agents do: look around, read the log, take checkpoints, recover."""
+    """Do what users and agents do: list records, read the log, create checkpoints, recover."""
     position = 0
     for _ in range(PAGES):
         position = fleet.call("event.list", since=position)["position"]

@@ -1,4 +1,4 @@
-"""What an agent waits for at every step: a hook, the daemon's part and from exec to exit."""
+"""The time that an agent waits at every step: a hook, in the daemon and from exec to exit."""
 
 import itertools
 import json
@@ -21,12 +21,12 @@ HARNESS = CLAUDE.name
 CLIENT = Path(fleetctl.__file__).with_name("hook.py")
 AT_ONCE = 8
 EDIT_BYTES = 500_000
-# As hooks are installed: nothing of the environment, nothing of site-packages.
+# As hooks are installed: without the environment and without site-packages.
 ALONE = ("-I", "-S")
 
 
 class HookProgram(NamedTuple):
-    """A hook client: what the table calls it, how it is started, what was promised of it."""
+    """A hook client: its name in the table, its command, and its promise."""
 
     label: str
     command: list[str]
@@ -34,19 +34,19 @@ class HookProgram(NamedTuple):
 
 
 def in_python(python: str) -> HookProgram:
-    """Return the client that every installation has."""
+    """Return the client that is in every installation."""
     command = [python, *ALONE, str(CLIENT), HARNESS]
     return HookProgram("in Python", command, Promise(ratio=1.1))
 
 
 def compiled() -> HookProgram | None:
-    """Return the client in C by itself, None where there is none."""
+    """Return the compiled client, without its launcher; None where there is none."""
     program = this_installation().compiled
     return HookProgram("compiled, by itself", [program, HARNESS], Promise()) if program else None
 
 
 def as_installed(bench: Bench) -> HookProgram:
-    """Return what settings name where there is a compiled client: the launcher that starts it."""
+    """Return the client in the settings: the launcher, where there is a compiled client."""
     installation = this_installation()
     if not installation.compiled:
         return in_python(bench.python)
@@ -57,7 +57,7 @@ def as_installed(bench: Bench) -> HookProgram:
 
 
 class Session:
-    """A session of an agent CLI; no two of its calls say the same, as in life."""
+    """A session of an agent CLI; all its calls differ, as in real use."""
 
     def __init__(self, fleet: Fleet, program: HookProgram) -> None:
         self._fleet = fleet
@@ -68,7 +68,7 @@ class Session:
         self._taken_before = self._taken()
 
     def deliver(self) -> None:
-        """Tell the daemon of an edit as a client does, in this process."""
+        """Report an edit to the daemon as a client does, in this process."""
         self._fleet.call(
             "hook.deliver",
             delivery_id=secrets.token_hex(16),
@@ -87,7 +87,7 @@ class Session:
         )
 
     def call_at_once(self) -> None:
-        """Run eight hooks side by side."""
+        """Run eight hooks concurrently."""
         processes = [
             subprocess.Popen(
                 self._command,
@@ -105,7 +105,7 @@ class Session:
             process.wait()
 
     def check(self) -> None:
-        """Refuse to count what the daemon did not take: the spool would be faster."""
+        """Raise an error for hooks that the daemon did not take: the spool would be faster."""
         taken = self._taken() - self._taken_before
         if taken != self._told:
             raise RuntimeError(f"{self._told} hooks were called, the daemon took {taken} of them")
@@ -134,7 +134,7 @@ class Session:
 
 
 def delivered(bench: Bench) -> Iterator[Row]:
-    """Measure what the daemon takes for a hook after an edit, over one connection."""
+    """Measure the daemon's time for a hook after an edit, over one connection."""
     session = Session(bench.fleet, as_installed(bench))
     session.deliver()
     yield bench.beside_fsync(
@@ -144,7 +144,7 @@ def delivered(bench: Bench) -> Iterator[Row]:
 
 
 def whole_processes(bench: Bench) -> Iterator[Row]:
-    """Measure hooks alone and side by side, beside an interpreter that does nothing."""
+    """Measure hooks alone and concurrently, beside an interpreter that does nothing."""
     installed, plain = as_installed(bench), in_python(bench.python)
     others = [each for each in (compiled(), plain) if each is not None and each != installed]
     for program in (installed, *others):

@@ -1,4 +1,4 @@
-"""On what, when and of which revision a run was measured; must not measure anything."""
+"""The machine, the time and the revision of a run; must not measure anything."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_machine(directory: Path) -> Machine:
-    """Describe this machine and the file system that ``directory`` lies on."""
+    """Describe this machine and the file system of ``directory``."""
     return Machine(
         cpu=_cpu(),
         cores=os.cpu_count() or 1,

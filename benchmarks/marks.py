@@ -1,10 +1,10 @@
-"""Writes what was measured into a page, between two marks; what people wrote around them stays."""
+"""Writes results into a page, between two marks; keeps the text around them."""
 
 from pathlib import Path
 
 
 def marks(name: str) -> tuple[str, str]:
-    """Return the lines before and after what a benchmark of this name writes."""
+    """Return the lines before and after the output of the benchmark with this name."""
     return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
 
 

@@ -1,4 +1,4 @@
-"""Timing an operation beside its reference, in bounds of count and time; knows no fleetd."""
+"""Times an operation beside its reference, within limits of count and time; knows no fleetd."""
 
 import itertools
 import random
@@ -8,11 +8,11 @@ from collections.abc import Callable
 import msgspec
 
 Operation = Callable[[], object]
-# Seconds that passed, or seconds of CPU that were used.
+# Returns elapsed seconds, or seconds of CPU time.
 Clock = Callable[[], float]
-# Fewer would make a percentile a matter of luck; the budget of time gives way to this.
+# Fewer would make a percentile random; this overrides the budget of time.
 AT_LEAST = 3
-# A run is cut into so many stretches to see how far its ratio moved while it went on.
+# A run is divided into this many stretches to see how far its ratio moved meanwhile.
 STRETCHES = 10
 
 
@@ -43,9 +43,9 @@ class Samples(msgspec.Struct):
 
 
 def stretches(samples: Samples, beside: Samples) -> list[float]:
-    """Return the ratio of medians in each tenth of a run, of the single runs when they are fewer.
+    """Return the ratio of medians in each tenth of a run, or of single runs if there are fewer.
 
-    A pair of runs says more about the disk's last millisecond than about either of the two.
+    A pair of runs shows the disk's speed at that moment more than the difference of the two.
     """
     count = min(STRETCHES, len(samples.times_ms), len(beside.times_ms))
     return [
@@ -80,9 +80,9 @@ def alternate(
 ) -> tuple[Samples, Samples]:
     """Time an operation and its reference in turn: ``count`` times, or until the budget is spent.
 
-    In turn, because the disk of a shared machine is not equally fast from one second to the next,
-    and in an ``order`` left to chance, because whoever comes after an fsync is slower for it.
-    ``settle`` runs untimed after each operation and waits for what it left to do.
+    They alternate because the speed of a shared machine's disk varies from second to second.
+    ``order`` is random because an operation after an fsync is slower. ``settle`` runs untimed after
+    each operation and waits for its background work.
     """
     samples, beside = Samples([]), Samples([])
     turns = [(operation, settle, samples), (reference, settle_reference, beside)]

@@ -8,7 +8,7 @@ from .groups import GROUPS, explained, named
 
 
 def parser(prog: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser with what a run and a comparison both understand."""
+    """Return a parser with the common options of a run and a comparison."""
     made = argparse.ArgumentParser(
         prog=prog,
         description=description,

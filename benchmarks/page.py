@@ -28,7 +28,7 @@ AGENTS, EVENTS, MISSIONS, SORTIES = 200, 10_000, 20, 50
 WEEK_MS = 7 * 86_400_000
 RUNS = 10
 PAGE_BYTES = 250_000
-# One event in twenty is a mark.
+# One event in twenty has a mark.
 MARKED = 0.05
 MARKS = (
     ("compaction", "window_compacted"),
@@ -41,7 +41,7 @@ PLAIN = ("command_started", "command_finished", "tool_started", "tool_finished",
 
 
 def fill(database: Path, now_ms: int, agents: int, events: int) -> None:
-    """Write missions, agents, sorties and events of a week into a store that a daemon made."""
+    """Write a week of missions, agents, sorties and events into a store that a daemon created."""
     connection = open_database(database, None)
     connection.execute("PRAGMA synchronous=OFF")
     begin = now_ms - WEEK_MS
@@ -73,7 +73,7 @@ def fill(database: Path, now_ms: int, agents: int, events: int) -> None:
             " data_json, mark, marked_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             _events(begin, agents, agents * events),
         )
-        # Each need of an agent changed it.
+        # Each need changed its agent.
         columns = "role, harness, session_id, mission_id, status, registered_at, last_seen_at"
         connection.execute(
             f"INSERT INTO agent_history (agent_id, seq, changed_at, {columns}, machine)"
@@ -86,7 +86,7 @@ def fill(database: Path, now_ms: int, agents: int, events: int) -> None:
             " 'waiting', a.registered_at, e.timestamp, '', 'permission', e.timestamp"
             " FROM events e JOIN agents a ON a.id = e.agent_id WHERE e.type = 'agent_needs'"
         )
-        # They count what was there before.
+        # The tallies count the earlier content.
         connection.execute("DELETE FROM tallies")
     connection.close()
 
@@ -130,8 +130,8 @@ def _agent(number: int) -> str:
 
 
 def measure(browser: "Browser", site: Site, now_ms: int) -> None:
-    """Print what the page takes."""
-    # One key is enough: each token starts a command.
+    """Print the times of the page."""
+    # Use one key: each token starts a command.
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     page.goto(site.link())
@@ -177,7 +177,7 @@ def _first_paint(page: "Page") -> float:
 
 
 def _view(page: "Page", view: str) -> float:
-    """Return how long it takes from another view until this one is painted."""
+    """Return the time from another view until this one is painted."""
     return float(
         page.evaluate(
             """async (view) => {
@@ -200,7 +200,7 @@ def _view(page: "Page", view: str) -> float:
 
 
 def _all_rows(page: "Page", view: str) -> float:
-    """Return how long it takes from the end of the first rows in sight until all are there."""
+    """Return the time from the end of the first visible rows until all rows are there."""
     _view(page, view)
     page.wait_for_selector(".tl-scroll")
     return float(

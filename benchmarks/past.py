@@ -1,4 +1,4 @@
-"""Taking over what an older store left: the whole of it at start-up, in this process."""
+"""The import of an older store: all of it at start-up, in this process."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ EVENTS = 10_000
 
 
 def importing(bench: Bench) -> Iterator[Row]:
-    """Measure reading, checking, storing and putting away a squawk.json of 10,000 events."""
+    """Measure reading, checking, storing and archiving a squawk.json of 10,000 events."""
     yield trio.run(_measure, bench)
 
 

@@ -22,7 +22,7 @@ FULL, FEW, RUNS = 100, 5, 200
 
 
 def checkpoints(bench: Bench) -> Iterator[Row]:
-    """Measure taking checkpoints of missions of three sizes."""
+    """Measure creating checkpoints of missions of three sizes."""
     fleet = bench.fleet
     for sorties, ratio, runs, beside in (
         (4, 3, 100, Promise(ratio=2)),
@@ -48,7 +48,7 @@ def checkpoints(bench: Bench) -> Iterator[Row]:
 
 
 def full_mission(bench: Bench) -> Iterator[Row]:
-    """Measure checkpoints of a mission that has all it may keep, beside missions with a few."""
+    """Measure checkpoints of a mission with the maximum number, beside missions with a few."""
     fleet = bench.fleet
     full = fleet.mission(4)
     for _ in range(FULL):
@@ -73,7 +73,7 @@ def _taking(fleet: Fleet, mission_id: str, *, wait: bool) -> Operation:
 
 
 def snapshots(bench: Bench) -> Iterator[Row]:
-    """Measure recording where a run stands, which waits for the history file and latest.json."""
+    """Measure recording a run's state, which waits for the history file and latest.json."""
     fleet = bench.fleet
     steps = itertools.count(1)
 
@@ -108,7 +108,7 @@ def recovery(bench: Bench) -> Iterator[Row]:
 
 
 def recovery_with_git(bench: Bench) -> Iterator[Row]:
-    """Measure a recovery whose briefing says what Git knows about the project, where Git is."""
+    """Measure a recovery whose briefing has Git's data about the project, where Git is."""
     if shutil.which("git") is None:
         return
     fleet = bench.fleet
@@ -127,10 +127,10 @@ def recovery_with_git(bench: Bench) -> Iterator[Row]:
 
 
 def _restoring(fleet: Fleet, pairs: list[tuple[str, str]]) -> Iterator[object]:
-    """Go back and forth between two checkpoints of each mission; each step is one recovery.
+    """Alternate between two checkpoints of each mission; each step is one recovery.
 
-    Every step leaves an undo checkpoint, so no mission takes more than its share of the steps:
-    a mission keeps 100 checkpoints.
+    Every step creates an undo checkpoint, and a mission keeps 100 checkpoints. So the steps are
+    spread evenly over the missions.
     """
     for early, late in itertools.cycle(pairs):
         for checkpoint_id in (early, late):
@@ -138,7 +138,7 @@ def _restoring(fleet: Fleet, pairs: list[tuple[str, str]]) -> Iterator[object]:
 
 
 def _two_states(fleet: Fleet) -> tuple[str, str]:
-    """Take a checkpoint before and one after every sortie of a mission was begun."""
+    """Create a checkpoint before and one after the start of every sortie of a mission."""
     mission = fleet.mission(100)
     for number, agent in enumerate(AGENTS):
         file = str(fleet.directory / f"{mission}-{number}.py")
@@ -149,7 +149,7 @@ def _two_states(fleet: Fleet) -> tuple[str, str]:
     return early, fleet.checkpoint(mission, wait=True)
 
 
-# What a search finds an event by: words and a path.
+# The words and the path by which a search finds an event.
 SAID = {"command": "pytest -q tests/test_login_form.py --maxfail 1 and look at what it prints"}
 
 
@@ -175,7 +175,7 @@ def event(bench: Bench) -> Iterator[Row]:
 
 
 def locks(bench: Bench) -> Iterator[Row]:
-    """Measure taking a lock and giving it back, a commit each."""
+    """Measure taking and releasing a lock, with a commit each."""
     fleet = bench.fleet
     mission = fleet.mission(4)
     file = str(fleet.directory / "locked.py")
@@ -190,7 +190,7 @@ def locks(bench: Bench) -> Iterator[Row]:
 
 
 def _checks(bench: Bench, file: str) -> Iterator[Row]:
-    """Measure the guard before a write, without other locks and beside 1,000 patterns."""
+    """Measure the check before a write, without other locks and beside 1,000 patterns."""
     fleet = bench.fleet
     place = str(fleet.directory)
 
@@ -210,7 +210,7 @@ def _checks(bench: Bench, file: str) -> Iterator[Row]:
 
 
 def mail(bench: Bench) -> Iterator[Row]:
-    """Measure a letter's way: sent, read, acknowledged."""
+    """Measure the steps of a message: sent, read, acknowledged."""
     fleet = bench.fleet
     mission = fleet.mission(4)
     name = "message.send, message.inbox, message.ack"
@@ -223,7 +223,7 @@ def mail(bench: Bench) -> Iterator[Row]:
 
 
 def round_trip(bench: Bench) -> Iterator[Row]:
-    """Measure what every request costs beside its own work."""
+    """Measure the overhead of every request."""
     fleet = bench.fleet
     name = "system.hello: a round trip without the store"
     yield bench.beside_fsync(name, lambda: fleet.call("system.hello"), runs=300)
@@ -246,7 +246,7 @@ def _letter(fleet: Fleet, mission_id: str) -> None:
 def command_line(bench: Bench) -> Iterator[Row]:
     """Measure a whole ``fleetctl status``, from exec to exit."""
     fleet = bench.fleet
-    # What the installed script does, where an installed one would find its modules.
+    # The command of the installed script, where an installed one would find its modules.
     entry = "import sys; from fleetctl.__main__ import main; sys.exit(main())"
     command = [bench.python, "-c", entry, "status"]
     env = fleet.env | {"PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])}

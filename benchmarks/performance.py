@@ -1,4 +1,4 @@
-"""The tables of ``docs/performance.md``, between marks; what people wrote around them stays."""
+"""The tables of ``docs/performance.md``, between marks; keeps the text around them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def write(page: Path, run: Run) -> None:
 
 
 def text(run: Run) -> str:
-    """Return a run as Markdown: the conditions, our table and the one beside the peers."""
+    """Return a run as Markdown: the conditions, our table, and the comparison with the peers."""
     ours = [row for row in run.rows if row.peer is None]
     beside = [row for row in run.rows if row.peer is not None]
     parts = [

@@ -1,4 +1,4 @@
-"""Counting how far a mission is, in this process: what every change of a sortie asks for."""
+"""Computing the progress of a mission in this process, as every change of a sortie does."""
 
 from collections.abc import Iterator
 

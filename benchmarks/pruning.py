@@ -1,4 +1,4 @@
-"""Pruning nearly everything of a large store, while another client measures how long it waits."""
+"""Pruning nearly all of a large store, while another client measures how long it waits."""
 
 import socket
 import threading
@@ -19,7 +19,7 @@ KEPT = 3
 
 
 def pruning(bench: Bench) -> Iterator[Row]:
-    """Let one client prune, and another one write and read without a pause."""
+    """Let one client prune, while another one writes and reads continuously."""
     fleet = bench.fleet
     missions = max(5, round(MISSIONS * bench.share))
     directory = bench.directory / "pruned"
@@ -60,7 +60,7 @@ def pruning(bench: Bench) -> Iterator[Row]:
 
 
 def _prune(path: Path) -> None:
-    """Prune and read the reply, but leave it undecoded: this process is measuring."""
+    """Prune and read the reply, but do not decode it: this process is measuring."""
     request = (
         b'{"jsonrpc":"2.0","id":1,"method":"checkpoint.prune",'
         b'"params":{"older_than_days":0,"keep_per_mission":%d}}\n' % KEPT

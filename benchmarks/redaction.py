@@ -1,4 +1,4 @@
-"""What it costs to take secrets out of a text, in CPU time; no socket, no store."""
+"""The cost of removing secrets from a text, in CPU time; no socket, no store."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from .bench import Bench
 from .measure import Operation
 from .rows import Row
 
-# One takes microseconds, little beside what reading the clock of a thread takes.
+# One takes microseconds, too little beside the cost of reading a thread's clock.
 AT_ONCE = 50
 COMMAND = "git -C /home/me/project log --oneline -20 && make test ARGS='tests/unit -x'"
 PROMPT = (
@@ -38,7 +38,7 @@ HOOK: dict[str, Any] = {
 
 
 def redacting(bench: Bench) -> Iterator[Row]:
-    """Measure texts without a secret, as nearly all are, beside splitting them into words."""
+    """Measure texts without a secret, like nearly all, beside splitting them into words."""
     for name, text in (
         ("a command", COMMAND),
         ("a prompt of 1 KB", PROMPT * 8),

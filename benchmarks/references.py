@@ -1,4 +1,4 @@
-"""What everything else is compared with: one fsync of this disk, one start of this Python."""
+"""The references of all rows: one fsync of this disk, one start of this Python."""
 
 import os
 import subprocess
@@ -10,13 +10,13 @@ from pathlib import Path
 from .measure import Operation
 
 BLOCK = b"x" * 4096
-# Begin again before the file is large: only the cost of one block is wanted.
+# Start over before the file is large: only the cost of one block counts.
 BLOCKS = 4_096
 
 
 @contextmanager
 def appending(directory: Path) -> Iterator[Operation]:
-    """Give ``write+fdatasync`` of 4 KB at the end of a file: what a commit cannot do without."""
+    """Yield ``write+fdatasync`` of 4 KB at the end of a file: the minimum for a commit."""
     with _scratch(directory / "appended") as descriptor:
 
         def append() -> None:
@@ -31,7 +31,7 @@ def appending(directory: Path) -> Iterator[Operation]:
 
 @contextmanager
 def overwriting(directory: Path) -> Iterator[Operation]:
-    """Give the same in place: the file system has nothing but the data to write."""
+    """Yield the same in place: the file system only writes the data."""
     with _scratch(directory / "overwritten") as descriptor:
 
         def overwrite() -> None:
@@ -53,15 +53,15 @@ def _scratch(path: Path) -> Iterator[int]:
 
 
 def bare_interpreter(directory: Path) -> str:
-    """Make an environment of this Python with nothing in it; return its interpreter.
+    """Create an empty environment of this Python; return its interpreter.
 
-    What lies in an environment's ``.pth`` files runs at every start: the finder of an editable
-    install doubles what a start takes, and would flatter whatever is compared with one.
+    An environment's ``.pth`` files run at every start: the finder of an editable install doubles
+    the time of a start, and would flatter any path that is compared with one.
     """
     venv.create(directory, symlinks=True, with_pip=False)
     return str(directory / "bin" / "python")
 
 
 def starting(*command: str) -> Operation:
-    """Give one process from exec to exit."""
+    """Return an operation that runs one process from exec to exit."""
     return lambda: subprocess.run(command, check=True)

@@ -12,13 +12,13 @@ HEAD = (
     *("promise", "", "also"),
 )
 RIGHT = frozenset({1, 2, 3, 5, 6, 7})
-# Faster than any disk: what is measured lies in memory.
+# Faster than any disk: the measured files are in memory.
 NO_DISK_MS = 0.005
 SMALL = 0.1
 
 
 def document(run: Run) -> dict[str, Any]:
-    """Return everything that was measured, as plain data."""
+    """Return all results as plain data."""
     rows = [
         {**msgspec.to_builtins(row), "kept": row.kept, "within_spec": row.within_spec}
         for row in run.rows
@@ -32,7 +32,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Container[int]) -> str:
-    """Return lines of cells in columns; those in ``right`` end at the same place."""
+    """Return lines of cells in columns; those in ``right`` are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
@@ -44,7 +44,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Container[int]) -> str:
 
 
 def remarks(run: Run) -> list[str]:
-    """Return what a reader of the table should know."""
+    """Return remarks for a reader of the table."""
     said = [
         "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
         f"run. Who comes first in a turn is left to chance, seed {run.seed}.",
@@ -67,7 +67,7 @@ def remarks(run: Run) -> list[str]:
 
 
 def conditions(run: Run) -> str:
-    """Return on what a run was measured, in one line."""
+    """Return the conditions of a run in one line."""
     of = run.machine
     return (
         f"{run.date}, revision {run.revision}: {of.cores} x {of.cpu}, {of.kernel}, "
@@ -76,7 +76,7 @@ def conditions(run: Run) -> str:
 
 
 def shown(ratio: float) -> str:
-    """Return a ratio with two digits that say something."""
+    """Return a ratio with two significant digits."""
     return f"{ratio:.2f}" if ratio >= SMALL else f"{ratio:.2g}"
 
 

@@ -1,4 +1,4 @@
-"""One line of the table: what was measured, beside what, against which promise; knows no fleetd."""
+"""One row of the table: a measurement, its reference and its promise; knows no fleetd."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from .measure import Samples, stretches
 
 
 def in_bytes(size: int) -> str:
-    """Return a size as people read it."""
+    """Return a size in readable form."""
     return f"{size / 1_000_000:.3g} MB" if size >= 1_000_000 else f"{size / 1_000:.3g} KB"
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a path must not exceed; the ratio is of medians, the times in ms.
+    """The limits of a path; the ratio is of medians, the times are in ms.
 
     ``spec_p95_ms`` is the specification's own absolute limit.
     """
@@ -50,9 +50,9 @@ NOTHING = Promise()
 
 
 class Beside(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose work a path was measured beside, how, and what its own connection says of durability.
+    """The peer of a comparison, its operation, and the durability that its own connection reports.
 
-    ``does`` is the peer's own word for the work, ``way`` how it was reached.
+    ``does`` is the peer's own name for the work, ``way`` how it was reached.
     """
 
     name: str
@@ -74,9 +74,9 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One measured path. Times are in ms, ratios of the same percentile of the reference.
+    """One measured path. Times are in ms, ratios are to the same percentile of the reference.
 
-    The lowest and the highest ratio are those of the stretches of the run, the same for speedups.
+    The lowest and the highest ratio are those of the stretches of the run; likewise for speedups.
     """
 
     name: str
@@ -103,12 +103,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def within_spec(self) -> bool:
-        """Whether the specification's absolute limit holds, where there is one."""
+        """Return whether the specification's absolute limit holds, if there is one."""
         return self.promise.spec_p95_ms is None or self.p95_ms < self.promise.spec_p95_ms
 
     @property
     def kept(self) -> bool | None:
-        """Whether the promise holds in this run; None where nothing is promised."""
+        """Return whether the promise holds in this run; None without a promise."""
         promise = self.promise
         checks = [
             (promise.ratio, self.ratio_p50 <= (promise.ratio or 0)),
@@ -138,7 +138,7 @@ def row(
     peer: Beside | None = None,
     note: str | None = None,
 ) -> Row:
-    """Make a row from the samples of a path and of its reference."""
+    """Return a row from the samples of a path and of its reference."""
     ratios = stretches(samples, beside)
     return Row(
         name=name,
@@ -166,9 +166,9 @@ def row(
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one run measured, on what, when, how long and with which command.
+    """All results of one run, with its machine, time, duration and command.
 
-    ``seed`` decided who came first in each turn; runs from before that was left to chance have 0.
+    ``seed`` decided the order in each turn; runs from before the order was random have 0.
     """
 
     machine: Machine

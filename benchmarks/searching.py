@@ -1,4 +1,4 @@
-"""What a search costs in a log of a million events that all say something."""
+"""The cost of a search in a log of a million events with text."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The two revisions of a comparison: the checkout as it is, and an older one with its Python."""
+"""The two revisions of a comparison: the current checkout, and an older one with its Python."""
 
 import hashlib
 import io
@@ -24,21 +24,21 @@ BLOCK_S = 600
 
 
 class NotMeasured(Exception):
-    """A group cannot be measured of a revision; says what its last words were."""
+    """A group of a revision cannot be measured; the text has its last output."""
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A revision: what it is called, where its files lie, and the interpreter that runs them."""
+    """A revision: its name, the place of its files, and the interpreter that runs them."""
 
     name: str
     root: Path
     python: str
 
     def measure(self, options: Sequence[str], scratch: Path) -> Run:
-        """Run the benchmarks that lie beside it in a process of its own; raises NotMeasured."""
+        """Run the benchmarks beside it in a separate process; raises NotMeasured."""
         done = subprocess.run(
             [self.python, "-m", "benchmarks", "--json", "--no-peers", *options],
-            # Where a command is run matters to it: both are run elsewhere.
+            # The working directory affects a command, so neither side runs in its own.
             cwd=scratch,
             env=os.environ | {"PYTHONPATH": str(self.root)},
             capture_output=True,
@@ -52,10 +52,10 @@ class Side(msgspec.Struct, frozen=True):
 
 @contextmanager
 def both(base: str, scratch: Path, own: bool = False) -> Iterator[tuple[Side, Side]]:
-    """Give the older and the newer side; files of the older lie below ``scratch``.
+    """Yield the older and the newer side; files of the older are below ``scratch``.
 
-    Today's benchmarks measure both, or, with ``own``, each revision's own: where modules were
-    renamed since, today's do not find what they import.
+    Today's benchmarks measure both, or, with ``own``, each revision's own: today's cannot import
+    modules that were renamed since.
     """
     root = scratch / "base"
     _check_out(base, root)
@@ -76,14 +76,14 @@ def _check_out(revision: str, root: Path) -> None:
 
 
 def _lay_benchmarks(root: Path) -> None:
-    """Put today's benchmarks in the place of the revision's own."""
+    """Replace the revision's benchmarks with today's."""
     shutil.rmtree(root / "benchmarks", ignore_errors=True)
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(BENCHMARKS, root / "benchmarks", ignore=unwanted)
 
 
 def _python_for(root: Path) -> str:
-    """Return our interpreter, or one with what the older revision depends on, made once."""
+    """Return our interpreter, or one with the older revision's dependencies, created once."""
     wanted = _dependencies(root)
     if wanted == _dependencies(ROOT):
         return sys.executable

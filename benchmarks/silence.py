@@ -1,4 +1,4 @@
-"""Looking for missions that fell silent: what it costs, and that it does not grow with the log."""
+"""The search for silent missions: its cost, and that it does not grow with the log."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,16 +20,16 @@ from .measure import Operation
 from .rows import Promise, Row
 
 MISSIONS = 1_000
-# One takes microseconds, less than it takes to wake up after the fsync beside it.
+# One takes microseconds, less than a wake-up after the fsync beside it.
 AT_ONCE = 100
 NOW = "2026-01-05T12:00:00.000Z"
 EVENTS = (10_000, 1_000_000)
-# The trees of the indexes become a level deeper, nothing more.
+# The trees of the indexes become a level deeper, no more.
 GROWTH = 1.25
 
 
 def scanning(bench: Bench) -> Iterator[Row]:
-    """Measure the scan over 1,000 missions in progress, with a short log and with a long one."""
+    """Measure the scan of 1,000 missions in progress, with a short log and with a long one."""
     with ExitStack() as opened:
         scans = {}
         for events in EVENTS:
@@ -97,7 +97,7 @@ def _missions(connection: apsw.Connection) -> None:
 
 
 def _events(connection: apsw.Connection, wanted: int) -> None:
-    """Give the log a length."""
+    """Fill the log up to a length."""
     connection.execute("BEGIN")
     connection.executemany(
         "INSERT INTO events (type, stream, timestamp, mission_id, activity, data_json)"

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.stages``: where the time of a request goes, from its client and back.
+"""``python -m benchmarks.stages``: the time of a request by stage, from its client and back.
 
-The daemon that is measured notes when it comes to each stage, ``python -m benchmarks.stamped``. Its
-clock is that of this process. The notes cost it a few microseconds for each request.
+The measured daemon, ``python -m benchmarks.stamped``, records when it reaches each stage. It has
+the same clock as this process. The records cost it a few microseconds for each request.
 """
 
 import argparse
@@ -25,16 +25,16 @@ from .stamped import FILE, STAGES, Stamp
 from .statements import Asked, Request, requests
 
 WARM, RUNS = 10, 200
-# Each recovery takes a checkpoint, and a mission keeps only so many: the first ones are needed.
+# Each recovery creates a checkpoint, and a mission keeps only some: the first ones are needed.
 RECOVERIES = 30
 HEAD = ("request, microseconds", *STAGES, "all", "fsync")
 RIGHT = frozenset(range(1, len(HEAD)))
-# What an engine leaves behind a reply would be at work during the next request.
+# These leave background work after the reply, which would run during the next request.
 _LEAVES_WORK = ("checkpoint.create", "recovery.restore")
 
 
 class Stages(msgspec.Struct, frozen=True):
-    """The median of each stage of a request, of all of it, and of an fsync in between, in us."""
+    """The median of each stage of a request, of its total, and of an fsync in between, in us."""
 
     name: str
     stages_us: dict[str, float]
@@ -43,7 +43,7 @@ class Stages(msgspec.Struct, frozen=True):
 
 
 class OverSocket(Asked):
-    """A daemon of the benchmark's own."""
+    """A daemon for the benchmark."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -55,7 +55,7 @@ class OverSocket(Asked):
 
 
 class _Timed(msgspec.Struct):
-    """The runs of a request: when each began and ended, and how long an fsync before it took."""
+    """The runs of a request: the begin and end of each, and the time of an fsync before it."""
 
     name: str
     runs: list[tuple[int, int]]
@@ -121,7 +121,7 @@ def _stages(timed: _Timed, notes: Iterator[list[Stamp]]) -> Stages:
 
 
 def table(found: Sequence[Stages]) -> str:
-    """Return the medians in aligned columns. They need not add up to the median of all."""
+    """Return the medians in aligned columns. Their sum may differ from the median of the total."""
     lines: list[tuple[str, ...]] = [HEAD]
     for each in found:
         times = (*each.stages_us.values(), each.whole_us, each.fsync_us)
@@ -130,7 +130,7 @@ def table(found: Sequence[Stages]) -> str:
 
 
 def main() -> int:
-    """Measure and print; exit status 1 when no request has such a name."""
+    """Measure and print; return exit status 1 when no request has such a name."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.stages", description="Time the stages of requests."
     )

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.stamped``: a daemon that notes when each request comes to each stage.
+"""``python -m benchmarks.stamped``: a daemon that records when each request reaches each stage.
 
-It writes its notes at its end into the file that ``BENCHMARK_STAMPS`` names, a list of stages with
-times in ns for each request. Only one request may be under way at a time.
+At its end it writes its records into the file that ``BENCHMARK_STAMPS`` names: a list of stages
+with times in ns for each request. Only one request may be in flight at a time.
 """
 
 import json
@@ -26,27 +26,27 @@ Stamp = tuple[str, int]
 
 
 class Stamps:
-    """The notes of the request that is under way, and those of all before it."""
+    """The records of the request in flight, and those of all before it."""
 
     def __init__(self) -> None:
         self._requests: list[list[Stamp]] = []
         self._now: list[Stamp] | None = None
 
     def begin(self, stage: str) -> None:
-        """Note the first stage of a request."""
+        """Record the first stage of a request."""
         self._now = []
         self._requests.append(self._now)
         self.note(stage)
 
     def note(self, stage: str) -> None:
-        """Note that a stage begins now; what follows a reply is no part of any request."""
+        """Record the begin of a stage; work after a reply belongs to no request."""
         if self._now is not None:
             self._now.append((stage, time.perf_counter_ns()))
         if stage == TO_CLIENT:
             self._now = None
 
     def before(self, owner: type, name: str, stage: str, *, first: bool = False) -> None:
-        """Have a method of a class note a stage before it runs."""
+        """Make a method of a class record a stage before it runs."""
         wrapped = getattr(owner, name)
         note = self.begin if first else self.note
 
@@ -57,7 +57,7 @@ class Stamps:
         setattr(owner, name, noting)
 
     def around(self, owner: type, name: str, stage: str, then: str) -> None:
-        """Have an async method note a stage before it runs, and another one after that."""
+        """Make an async method record a stage before it runs, and another one after that."""
         wrapped: Callable[..., Awaitable[Any]] = getattr(owner, name)
 
         async def noting(*given: Any, **more: Any) -> Any:
@@ -70,12 +70,12 @@ class Stamps:
         setattr(owner, name, noting)
 
     def write(self, path: Path) -> None:
-        """Write all notes."""
+        """Write all records."""
         path.write_text(json.dumps(self._requests))
 
 
 def stamped() -> Stamps:
-    """Have this process note the stages of what it serves."""
+    """Make this process record the stages of its requests."""
     stamps = Stamps()
     stamps.before(ClientConnection, "_parse", PARSE, first=True)
     stamps.before(Engine, "handle", PREPARE)
@@ -88,7 +88,7 @@ def stamped() -> Stamps:
 
 
 def run() -> int:
-    """Serve until the daemon is told to end; return its exit status."""
+    """Serve until the daemon is stopped; return its exit status."""
     stamps = stamped()
     try:
         return main()

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.statements``: what requests ask of the store, counted and not timed.
+"""``python -m benchmarks.statements``: the statements of requests, counted and not timed.
 
-An engine in this process answers each request a few times, and every statement that SQLite runs is
-noted, of an ``executemany`` each run. The counts are the same on a busy machine as on a quiet one.
+An engine in this process answers each request a few times and notes every statement that SQLite
+runs; each run of an ``executemany`` counts. The counts do not depend on the machine's load.
 On a shared store, a statement is a round trip.
 """
 
@@ -32,9 +32,9 @@ from fleetd.protocol.methods import METHODS
 from .fleet import AGENTS
 from .report import aligned
 
-# So many before counting, and so many counted: the table has their median.
+# The runs before counting, and the counted runs: the table has their median.
 WARM, COUNTED = 2, 3
-# As long without a statement, and what a request left to do is done.
+# After this long without a statement, the background work of a request is done.
 QUIET_S = 0.2
 FULL = 100
 HEAD = ("request", "statements", "writes", "reads", "pages", "later: statements", "pages")
@@ -44,11 +44,11 @@ Ask = Callable[[], Awaitable[object]]
 
 
 async def nothing() -> None:
-    """Prepare nothing."""
+    """Do no preparation."""
 
 
 class Request(NamedTuple):
-    """A request that is counted, and what has to be so before it, which is not."""
+    """A counted request, and its preparation, which is not counted."""
 
     name: str
     ask: Ask
@@ -65,7 +65,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What a request did before its reply and left for later; the texts of both, in order."""
+    """The counts before a request's reply and after it; the texts of both, in order."""
 
     name: str
     before: Counts
@@ -76,18 +76,18 @@ class Counted(msgspec.Struct, frozen=True):
 class _Statement(NamedTuple):
     text: str
     written: int
-    """How many pages its connection had written before; of a BEGIN IMMEDIATE only."""
+    """The pages that its connection had written before; only for a BEGIN IMMEDIATE."""
 
 
 class Trace:
-    """Every statement of the connections that are opened while it lasts, from all threads."""
+    """Every statement, on all threads, of connections that are opened during the trace."""
 
     def __init__(self) -> None:
         self._statements: list[_Statement] = []
         self._writer: apsw.Connection | None = None
 
     def follow(self, connection: apsw.Connection) -> None:
-        """Note what a connection runs."""
+        """Record the statements of a connection."""
         connection.exec_trace = self._note
 
     def _note(self, cursor: apsw.Cursor, sql: str, _: object) -> bool:
@@ -101,11 +101,11 @@ class Trace:
 
     @property
     def length(self) -> int:
-        """How many statements were noted."""
+        """The number of recorded statements."""
         return len(self._statements)
 
     async def quiet(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no statement is running."""
         length = -1
         while length != self.length:
             length = self.length
@@ -116,7 +116,7 @@ class Trace:
         return [statement.text for statement in self._statements[low:high]]
 
     def counts(self, low: int, high: int) -> Counts:
-        """Count what was begun between two lengths; it must be quiet now."""
+        """Count the statements begun between two lengths; no statement may be running."""
         texts = self.texts(low, high)
         begun = [number for number, each in enumerate(self._statements) if each.written]
         ends = [self._statements[number].written for number in begun[1:]]
@@ -136,7 +136,7 @@ def _pages(connection: apsw.Connection) -> int:
 
 @contextmanager
 def traced() -> Iterator[Trace]:
-    """Follow all connections that this process opens inside the block."""
+    """Trace all connections that this process opens inside the block."""
     trace = Trace()
     apsw.connection_hooks.append(trace.follow)
     try:
@@ -146,7 +146,7 @@ def traced() -> Iterator[Trace]:
 
 
 class Asked(ABC):
-    """A daemon, or an engine in this process, that is asked as a client asks."""
+    """A daemon, or an engine in this process, that answers calls as for a client."""
 
     directory: Path
 
@@ -170,7 +170,7 @@ class Asked(ABC):
         return str(taken["id"])
 
     async def begin(self, mission_id: str) -> str:
-        """Begin every sortie of a mission; return the id of the first."""
+        """Start every sortie of a mission; return the id of the first."""
         sorties = (await self.call("sortie.list", mission_id=mission_id))["sorties"]
         for each in sorties:
             await self.call("sortie.start", sortie_id=each["id"], agent_id=each["assigned_to"])
@@ -188,13 +188,13 @@ class InProcess(Asked):
     async def call(self, method: str, **params: Any) -> Any:
         """Call a method and return its result as plain data."""
         request = msgspec.convert(params, METHODS[method])
-        # As it goes over the wire: some answers hold JSON as it is stored.
+        # Encode it as for the wire: some answers contain stored JSON.
         answer = await self._engine.handle(request, self._caller)
         return msgspec.json.decode(msgspec.json.encode(answer))
 
 
 async def requests(fleet: Asked) -> list[Request]:
-    """Return what is counted, in the order of the table."""
+    """Return the counted requests, in the order of the table."""
     mission = await fleet.mission(4)
     sortie = await fleet.begin(mission)
     percent = cycle(range(1, 25))
@@ -365,7 +365,7 @@ def _median(counts: Sequence[Counts]) -> Counts:
 
 
 def table(found: Sequence[Counted]) -> str:
-    """Return the counts in aligned columns; what is left for later is not part of the others."""
+    """Return the counts in aligned columns; background work is not part of the others."""
     lines: list[tuple[str, ...]] = [HEAD]
     for each in found:
         before, later = each.before, each.later
@@ -376,7 +376,7 @@ def table(found: Sequence[Counted]) -> str:
 
 
 def main() -> int:
-    """Count and print; exit status 1 when no request has such a name."""
+    """Count and print; return exit status 1 when no request has such a name."""
     chosen = _options()
     with tempfile.TemporaryDirectory(prefix="fleetd-statements-") as name, traced() as trace:
         found = trio.run(count, Path(name), trace, chosen.only)

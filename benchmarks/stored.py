@@ -1,4 +1,4 @@
-"""Stores that would take hours to fill through the socket, written straight into the database."""
+"""Large stores, written directly into the database: filling them by socket would take hours."""
 
 import json
 import os
@@ -22,10 +22,10 @@ DAY_MS = 86_400_000
 
 
 def fill_checkpoints(directory: Path, like: Checkpoint, missions: int, each: int) -> None:
-    """Make a store of copies of a checkpoint, oldest first, each with a row and a file.
+    """Create a store of copies of a checkpoint, oldest first, each with a row and a file.
 
-    They are too young for the daemon to prune them of its own accord. Their checksums are those of
-    the original, which nobody compares here.
+    They are too young for the daemon to prune them by itself. Their checksums are those of the
+    original, which is not checked here.
     """
     root = directory / "flightline" / "checkpoints"
     for number in range(missions):
@@ -40,12 +40,12 @@ def fill_checkpoints(directory: Path, like: Checkpoint, missions: int, each: int
         )
     for number in range(missions):
         _fill_directory(root / _mission_id(number), like, number, missions, each)
-    # Else the first sync of the daemon that is measured would wait for all of this.
+    # Otherwise the first sync of the measured daemon would wait for all of this.
     os.sync()
 
 
 def fill_events(directory: Path, missions: int, events: int) -> None:
-    """Make a store whose log is as long as that of months, over so many missions."""
+    """Create a store with a log of several months, over so many missions."""
     directory.mkdir()
     with _hasty(directory) as connection:
         _fill_missions(connection, missions)
@@ -61,7 +61,7 @@ def fill_events(directory: Path, missions: int, events: int) -> None:
         )
 
 
-# Of this many words are the texts of a log, the first of them in nearly all.
+# The texts of a log use this many words; the first ones are in nearly all texts.
 VOCABULARY = 20_000
 SPOKEN = 12
 AGENTS = 300
@@ -82,7 +82,7 @@ def path(number: int) -> str:
 
 
 def fill_searchable(directory: Path, missions: int, events: int, seed: int) -> None:
-    """Make a store whose log says something in every event, with its search index."""
+    """Create a store whose log has text in every event, with its search index."""
     directory.mkdir()
     chance = random.Random(seed)
     with _hasty(directory) as connection:
@@ -106,7 +106,7 @@ def fill_searchable(directory: Path, missions: int, events: int, seed: int) -> N
 
 
 def _said(chance: random.Random, seq: int, missions: int, at: str) -> tuple[Any, Any]:
-    """Return an event and its document: commands and edits, now and then a prompt or an answer."""
+    """Return an event and its document: commands and edits, sometimes a prompt or an answer."""
     words = (word(int(chance.paretovariate(0.4)) % VOCABULARY) for _ in range(SPOKEN))
     text, file = " ".join(words), path(chance.randrange(1_000_000))
     kind, data = {
@@ -129,7 +129,7 @@ def _said(chance: random.Random, seq: int, missions: int, at: str) -> tuple[Any,
 
 @contextmanager
 def _hasty(directory: Path) -> Iterator[apsw.Connection]:
-    """Give a transaction on a store that nobody would miss."""
+    """Yield a transaction on a store, without syncs because its loss would not matter."""
     connection = open_database(directory / "squawk.db", None)
     try:
         connection.execute("PRAGMA synchronous=OFF")
@@ -140,7 +140,7 @@ def _hasty(directory: Path) -> Iterator[apsw.Connection]:
 
 
 def _checkpoint_id(seq: int) -> str:
-    """Return ids that are in no order, as real ones are."""
+    """Return ids in no order, like real ones."""
     return f"chk-{seq * 2_654_435_761 % 2**32:08x}"
 
 
@@ -178,7 +178,7 @@ def _fill_checkpoints(
 def _fill_directory(
     directory: Path, like: Checkpoint, number: int, missions: int, each: int
 ) -> None:
-    """Give a mission its files: one, under the names of all."""
+    """Create the files of a mission: one file, under the names of all."""
     names = [f"{_checkpoint_id(seq)}.json" for seq in range(number, missions * each, missions)]
     (directory / names[0]).write_bytes(to_file(like))
     for name in names[1:]:

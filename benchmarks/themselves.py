@@ -1,4 +1,4 @@
-"""The references as rows: what one fsync and one start of Python take on this machine."""
+"""The references as rows: the time of one fsync and one start of Python on this machine."""
 
 from collections.abc import Iterator
 

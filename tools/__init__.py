@@ -1,1 +1,1 @@
-"""What makes files of the repository from its code; no part of what is installed."""
+"""Generators of repository files from the code; not part of the installed package."""

@@ -32,7 +32,7 @@ def files() -> dict[str, str]:
 
 
 def _records() -> set[str]:
-    """Return the names of what commands name beside requests; the log's payloads they do not."""
+    """Return the names that commands use besides requests, without the payloads of the log."""
     found = {"Mutation", "Query", "Request"}
     for module in pkgutil.walk_packages(fleetd.protocol.__path__, "fleetd.protocol."):
         for thing in vars(importlib.import_module(module.name)).values():

@@ -48,7 +48,7 @@ def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 def _sections(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
     yield str(parser.description or "")
     below = _below(parser)
-    if not below or parser.get_default("run"):  # a command by itself, with others below it or not
+    if not below or parser.get_default("run"):  # it runs by itself, with or without subcommands
         yield from _command(parser, called)
     for other in (other for other, name in SPELLINGS.items() if called == f"fleetctl {name}"):
         yield f"`fleetctl {other}` is another spelling of `{called}` for the commands below."
@@ -68,12 +68,12 @@ def _command(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
         yield "\n".join(["| | |", "|---|---|", *rows])
     epilog = re.sub(r"\\\n +", "", str(parser.epilog or ""))
     if examples := re.findall(r"^  (fleetctl .*)$", epilog, re.MULTILINE):
-        # What is said behind a command, with room between, is a comment.
+        # Text after the command, separated by several spaces, is a comment.
         yield "\n".join(f"- `{re.split('  +', each)[0]}`" for each in examples)
 
 
 def _is_shown(action: argparse.Action) -> bool:
-    # The commands below have sections of their own.
+    # The subcommands have sections of their own.
     below = isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
     return action.help != argparse.SUPPRESS and not below
 

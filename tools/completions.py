@@ -1,7 +1,7 @@
-"""What bash and zsh complete fleetctl, fleet and fleetd with, by shtab from their parsers.
+"""The completions of fleetctl, fleet and fleetd for bash and zsh, by shtab from their parsers.
 
-shtab walks the options; what completes a value is said where an option is added, and the functions
-that ask for ids stand beside this file, as shells read them.
+shtab walks the options. The completion of a value is set where its option is added. The shell
+functions that ask for ids are in files beside this one.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from fleetd.protocol import events
 
 HERE = Path(__file__).resolve().parent
 SHARE = "fleetctl/share"
-# What has no id among its values is named by what stands for them.
+# A value without an id is identified by its metavar.
 BY_METAVAR = {
     "FILE": "file",
     "PATH": "file",
@@ -42,7 +42,7 @@ BASH_END = """
 {function}() {{ _fleetctl_complete {shtab}; }}
 complete -o nosort -F {function} {names} 2>/dev/null || complete -F {function} {names}
 """
-# zsh runs the file of a function that is loaded when it is first called; else it was evaluated.
+# zsh runs the file of an autoloaded function on its first call; otherwise the file is evaluated.
 ZSH_END = """
 _{name}() {{
   local _fleetctl_typed=${{${{(Q)words[1]}}/#\\~\\//$HOME/}}
@@ -89,7 +89,7 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 
 def kind(action: argparse.Action) -> str | None:
-    """Return what completes an argument's value, or None for what nobody can know."""
+    """Return the completion of an argument's value, or None if it cannot be completed."""
     if action.choices or action.nargs == 0:
         return None
     marked: str | None = getattr(action, "completes", None)
@@ -104,7 +104,7 @@ def _briefly(whole: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _marked(parser: argparse.ArgumentParser, shell: str) -> None:
-    """Say to shtab what completes every argument."""
+    """Tell shtab the completion of every argument."""
     for action in arguments(parser):
         if (found := kind(action)) is not None and found != "nothing":
             action.complete = {shell: _completer(found, shell)}  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def _completer(found: str, shell: str) -> str:
         return PATHS[found][1]
     if found in WORDS:
         return f"({' '.join(WORDS[found])})"
-    # With a space before it, it is called as it stands.
+    # The leading space makes zsh call it unchanged.
     return f" _fleetctl_ids {found}"
 
 
@@ -128,7 +128,7 @@ def _name(found: str) -> str:
 def _bash(parser: argparse.ArgumentParser, *names: str) -> str:
     _marked(parser, "bash")
     script = shtab.complete(parser, "bash")
-    # What comes last registers the function without ours around it; what comes first is how to.
+    # The end registers the function without ours around it; the beginning is instructions.
     script, _, _ = script.partition(f"\ncomplete -o bashdefault -F _shtab_{names[0]} ")
     _, _, script = script.partition("completion/blob/main/doc/configuration.md\n")
     used = sorted({found for action in arguments(parser) if (found := kind(action))} - {"nothing"})
@@ -141,7 +141,7 @@ def _bash(parser: argparse.ArgumentParser, *names: str) -> str:
 
 
 def _bash_function(found: str) -> str:
-    """Return the function that completes one kind; its name tells shtab nothing."""
+    """Return the function that completes one kind; its name means nothing to shtab."""
     if found in PATHS:
         body = f"printf '\\t%s\\n' {PATHS[found][0]}"
     elif found in WORDS:
@@ -152,7 +152,7 @@ def _bash_function(found: str) -> str:
 
 
 def _fleet_in_bash() -> str:
-    """Return what bash-completion loads for the alias."""
+    """Return the file that bash-completion loads for the alias."""
     head = "# " + HEAD.format("fleetctl")
     return f'{head}\n. "${{BASH_SOURCE[0]%/*}}/fleetctl"\n'
 
@@ -162,7 +162,7 @@ def _zsh(parser: argparse.ArgumentParser, *names: str) -> str:
     script = shtab.complete(parser, "zsh")
     script, _, _ = script.partition("\ntypeset -A opt_args\n")
     _, _, script = script.partition("zsh-completions-howto.org\n")
-    # shtab leaves out that a value may stand behind the = of its option.
+    # shtab omits that a value may follow the = of its option.
     script = re.sub(r'^(  "\*?--[a-z-]+)(\[.*\]:)', r"\1=\2", script, flags=re.MULTILINE)
     script = re.sub(
         r'^(  {-[a-z]),(--[a-z-]+)(}"\[.*\]:)', r"\1+,\2=\3", script, flags=re.MULTILINE
@@ -174,7 +174,7 @@ def _zsh(parser: argparse.ArgumentParser, *names: str) -> str:
 
 
 def _tidy(script: str) -> str:
-    """Return a script without spaces at the ends of lines, and with one empty line at most."""
+    """Return a script without trailing spaces, and with at most one empty line in a row."""
     text = "\n".join(line.rstrip() for line in script.splitlines())
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")

@@ -1,6 +1,7 @@
 """One conversation with a real daemon in which every method is called once, for the reference.
 
-What differs from run to run (ids, times, sizes, places) is replaced, so that two runs say the same.
+Values that differ from run to run (ids, times, sizes, paths) are replaced, so that the output is
+the same.
 """
 
 import json
@@ -25,7 +26,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 ID = re.compile(r"\b(msn|srt|chk|lck|msg|rcv|nte|hnd|sub)-([0-9a-f]{8})\b")
 SNAPSHOT = re.compile(r"\bcp_\d{8}T\d{9}Z_(\d+)\b")
 NOW, LATER, DIGEST = "2026-01-05T12:00:00.000Z", "2026-01-05T12:10:00.000Z", "9860dff9" * 8
-# What a machine makes of itself, by the end of its name.
+# Values that depend on the machine, by the end of their names.
 MEASURED = {
     "_ms": 4,
     "_bytes": 4096,
@@ -39,7 +40,7 @@ MEASURED = {
     "count": 4,
 }
 SAID = {"timeout_ms", "threshold_ms", "sortie_count", "lock_count", "message_count"}
-# Long lists are shown by their beginning.
+# Long lists are shortened.
 SHORT = {
     "settings": 3,
     "checks": 2,
@@ -54,8 +55,8 @@ SHORT = {
 def exchanges() -> dict[str, tuple[str, Any]]:
     """Return the first request line of each method, and the reply to it; errors beside them.
 
-    What was refused stands under the kind of its error, and under its method if no other request
-    of that was answered: some want a store that several machines share.
+    An error is stored under its kind, and under its method if no other request of that method
+    succeeded: some methods need a store that several machines share.
     """
     found: dict[str, tuple[str, Any]] = {}
     refused: dict[str, tuple[str, Any]] = {}
@@ -81,7 +82,7 @@ def exchanges() -> dict[str, tuple[str, Any]]:
 
 
 def _settle(wire: Any) -> None:
-    """Wait until files are written: that is an event, whose number is seen in later replies."""
+    """Wait until files are written: that is an event, whose number is in later replies."""
     asked = {"jsonrpc": "2.0", "id": "settled", "method": "system.status"}
     while True:
         wire.write(json.dumps(asked) + "\n")
@@ -94,7 +95,7 @@ def _settle(wire: Any) -> None:
 def _answer(wire: Any, number: int | str) -> dict[str, Any]:
     while True:
         reply: dict[str, Any] = json.loads(wire.readline())
-        if reply.get("id") == number:  # what comes besides are notifications
+        if reply.get("id") == number:  # other lines are notifications
             return reply
 
 
@@ -110,7 +111,7 @@ def _filled(value: Any, known: dict[str, Any]) -> Any:
 
 @contextmanager
 def _daemon() -> Iterator[tuple[Path, Any]]:
-    """Run a daemon in a directory of its own; yield that and a connection's lines."""
+    """Run a daemon in a directory of its own; yield the directory and a connection's lines."""
     with tempfile.TemporaryDirectory(prefix="fleet-") as directory:
         home = Path(directory).resolve()
         (home / "project" / "src").mkdir(parents=True)
@@ -143,7 +144,7 @@ def _connected(path: Path) -> Any:
 
 
 class _Plain:
-    """Replaces what differs from run to run; ids by the order in which they came."""
+    """Replaces values that differ from run to run; numbers ids in order of appearance."""
 
     def __init__(self, home: Path) -> None:
         self._home = str(home)

@@ -1,4 +1,4 @@
-"""The tables of docs/events.md, from the event types and their payloads; its prose stays."""
+"""The tables of docs/events.md, from the event types and their payloads; keeps its prose."""
 
 import inspect
 import types

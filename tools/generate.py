@@ -1,7 +1,7 @@
-"""``make generate``: write the files that are made from the code; must not know what any holds.
+"""``make generate``: write the files that are generated from the code; must not know any content.
 
 A generator returns texts by their paths in the repository. It is deterministic, so that a test can
-compare what it makes with what is checked in.
+compare its output with the checked-in files.
 """
 
 import argparse
@@ -16,11 +16,11 @@ Generator = Callable[[], Mapping[str, str]]
 
 
 def _made_by(module: str) -> Generator:
-    """Return the generator of a module, which is loaded when those before it have written."""
+    """Return the generator of a module, which is imported after earlier generators have written."""
     return lambda: dict(importlib.import_module(f".{module}", __package__).files())
 
 
-# Each by a name, for who wants only one of them; the client's tables first, as others load them.
+# By name, to run only one of them; the client's tables come first, because others import them.
 GENERATORS: dict[str, Generator] = {
     "client": _made_by("client_methods"),
     "completions": _made_by("completions"),
@@ -37,9 +37,9 @@ HOW_TO_RENEW = "run: make generate"
 
 
 def outdated(name: str, root: Path = ROOT) -> dict[str, str]:
-    """Return the files of a generator that are not what it makes, with the text they should have.
+    """Return the outdated files of a generator, with the text they should have.
 
-    A file that the checkout lacks is one of them.
+    A missing file is outdated too.
     """
     made = GENERATORS[name]()
     return {path: text for path, text in made.items() if _text(root / path) != text}

@@ -1,4 +1,4 @@
-"""The rows of docs/hooks.md that say which events are installed for, from the registry."""
+"""The rows of docs/hooks.md with the installed events of each agent CLI, from the registry."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _ROW = re.compile(r"^\| for \| .* \|$", re.MULTILINE)
 
 
 def files() -> dict[str, str]:
-    """Return the page, in which the agent CLIs stand in the order of the registry."""
+    """Return the page, which lists the agent CLIs in the order of the registry."""
     page = (Path(__file__).resolve().parent.parent / PAGE).read_text("utf-8")
     rows = zip(_ROW.findall(page), HARNESSES.values(), strict=True)
     told = iter([_row(harness) if harness.events else row for row, harness in rows])

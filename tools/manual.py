@@ -1,6 +1,6 @@
 """The manual pages: one for each command of fleetctl, for fleetd and for its settings.
 
-What options do is what --help says; the rest of a page stands in manual_texts.
+The text of an option is its --help; the rest of a page is in manual_texts.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from .completions import commands_of
 
 PLACE = "fleetctl/share/man"
 SOURCE = f"fleetd {__version__}"
-# What every command takes, said once on every page.
+# Options of every command, described once on every page.
 EVERYWHERE = ("--help", "--json", "--exact")
 
 
@@ -45,7 +45,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
     below = commands_of(parser)
     brief = COMMANDS[name].rstrip(".")
     told = [_leaf(name, action, each) for action, each in below.items()]
-    # A command by itself, with others below it or not.
+    # A command that runs by itself, with or without subcommands.
     alone = not below or parser.get_default("run")
     leaves = [*([parser] if alone else []), *below.values()]
     shown = [text for each in leaves if (text := _examples(each))]
@@ -202,7 +202,7 @@ def _setting(key: str, field: msgspec.inspect.Field) -> tuple[str, str]:
 
 
 def _kind(told: msgspec.inspect.Type) -> str:
-    """Return what may stand as a value."""
+    """Return the allowed values."""
     if isinstance(told, msgspec.inspect.IntType):
         bounds = [str(told.ge) if told.ge is not None else "", str(told.le or "")]
         return f"integer, {bounds[0]} to {bounds[1]}" if bounds[1] else f"integer, from {bounds[0]}"

@@ -1,4 +1,4 @@
-"""Texts of the manual pages that --help does not have."""
+"""The texts of manual pages that --help does not contain."""
 
 FLEETCTL = (
     "``fleetctl`` is the command line of ``fleetd``, the daemon that remembers missions, sorties, "

@@ -1,4 +1,4 @@
-"""The part of docs/mcp.md that the code knows: the tools, what they take, what they cost."""
+"""The generated part of docs/mcp.md: the tools, their arguments and their costs."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def files() -> dict[str, str]:
-    """Return the page with its tools as they are."""
+    """Return the page with the current tools."""
     text = (ROOT / PAGE).read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,8 +1,7 @@
-"""``python -m tools.recording``: docs/recovery.svg, a session in a real terminal, played again.
+"""``python -m tools.recording``: docs/recovery.svg, the replay of a session in a real terminal.
 
-A shell runs in a pty; what the screen shows after each command is one frame of the drawing. Frames
-follow each other by CSS alone. Who wants no motion sees the one with the beginning of
-the briefing.
+A shell runs in a pty; the screen after each command is one frame of the drawing. The frames change
+by CSS alone. A user who prefers reduced motion sees the frame with the beginning of the briefing.
 """
 
 import tempfile
@@ -19,7 +18,7 @@ from tests.support.terminal import THEME, Terminal, terminal
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "recovery.svg"
 COLUMNS, ROWS = 94, 30
 PROMPT = "~/project $ "
-# What is typed, and for how many seconds its outcome is looked at.
+# The typed commands, and for how many seconds each result is shown.
 SESSION = (
     ('fleetctl mission create "Add login" --sortie "The form" --sortie "Its tests"', 1.5),
     ("fleetctl mission start", 1.0),
@@ -30,7 +29,7 @@ SESSION = (
     ("# alice's context window is full. It is compacted; she forgets it all.", 2.5),
 )
 LAST = "fleetctl resume --agent alice --yes"
-# How long its first and its last lines are looked at, and each step while one scrolls down.
+# How long the first and the last lines are shown, and each step of the scrolling between.
 READING_S, SCROLLING_S, STEP = 7.0, 0.12, 2
 WHOLE_ANSWER = 60
 TYPING_S = 1.0
@@ -64,7 +63,7 @@ def _played() -> Iterator[Frame]:
 
 
 def _answer(it: Terminal, home: Path) -> Iterator[Frame]:
-    """Yield what the last command prints, as one scrolls down through it."""
+    """Yield the output of the last command, scrolled down step by step."""
     _type(it, "clear")
     yield _typed(it, home, LAST)
     it.resize(COLUMNS, WHOLE_ANSWER)
@@ -77,13 +76,13 @@ def _answer(it: Terminal, home: Path) -> Iterator[Frame]:
 
 
 def _typed(it: Terminal, home: Path, line: str) -> Frame:
-    """Type a line, and return the screen before it is sent off."""
+    """Type a line, and return the screen before Enter."""
     _press(it, line)
     return _rows(it, home), TYPING_S
 
 
 def _type(it: Terminal, line: str) -> None:
-    """Type a line, or send off what is typed, and wait for the next prompt."""
+    """Type a line, or press Enter after it, and wait for the next prompt."""
     if line:
         it.until(PROMPT.strip())
         _press(it, line)
@@ -94,7 +93,7 @@ def _type(it: Terminal, line: str) -> None:
 
 
 def _press(it: Terminal, line: str) -> None:
-    """Press a line's keys; once the screen shows them, no prompt can be taken for the next one."""
+    """Press a line's keys; wait until they show, so that no old prompt counts as the next one."""
     it.press(line)
     it.until(lambda text: line.split()[-1] in text.rstrip().splitlines()[-1])
 

@@ -60,7 +60,7 @@ RECORDS = """\
 What methods answer with, and what some of their parameters hold. Times are ISO 8601 UTC with
 milliseconds, durations whole numbers of ms, sizes bytes. Records may get further fields; a client
 passes over those that it does not know."""
-# Lines are read as they are on GitHub; a reply that is longer is shown in one line for each field.
+# Lines are as wide as on GitHub; a longer reply has one line for each field.
 WIDTH = 100
 WHOLE = 60
 

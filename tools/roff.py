@@ -1,28 +1,28 @@
-"""Manual pages as roff, from parts; must not know what any page is about."""
+"""Manual pages as roff, from parts; must not know the subject of any page."""
 
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-# A part of a usage line that is not broken: [--option VALUE], or one word.
+# A part of a usage line that must not be broken: [--option VALUE], or one word.
 _UNBROKEN = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]|\([^()]*\)|\S+")
 _SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
 
 
 def escape(text: str) -> str:
-    """Return text in which roff finds nothing to obey."""
+    """Return text with roff's special characters escaped."""
     escaped = "".join(_SPECIAL.get(character, character) for character in text)
     escaped = escaped.replace("\u2026", "...").replace("\u2013", "\\(en")
     return re.sub(r"^([.])", r"\\&\1", escaped, flags=re.MULTILINE)
 
 
 def bold(text: str) -> str:
-    """Return text as it is to be typed."""
+    """Return text that the user types literally."""
     return f"\\fB{escape(text)}\\fR"
 
 
 def italic(text: str) -> str:
-    """Return text that stands for something else."""
+    """Return text that is a placeholder."""
     return f"\\fI{escape(text)}\\fR"
 
 
@@ -42,18 +42,18 @@ def _filled(text: str) -> list[str]:
 
 
 def section(title: str, *blocks: Iterable[str]) -> list[str]:
-    """Return a section; nothing when there is nothing in it."""
+    """Return a section; nothing when it is empty."""
     lines = [line for block in blocks for line in block]
     return [f'.SH "{title.upper()}"', *lines] if lines else []
 
 
 def subsection(title: str, *blocks: Iterable[str]) -> list[str]:
-    """Return a part of a section."""
+    """Return a subsection."""
     return [f'.SS "{escape(title)}"', *(line for block in blocks for line in block)]
 
 
 def entries(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a list of terms, which are roff already, and what is said of each."""
+    """Return a list of terms, which are roff already, and their descriptions."""
     lines = []
     for term, text in pairs:
         lines += [".TP", term, *(_filled(text) or ["\\&"])]
@@ -61,7 +61,7 @@ def entries(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def choices(text: str) -> str:
-    """Return roff in which a line may end between words to choose from."""
+    """Return roff that allows a line break between choices."""
     return re.sub(r"([|,])(?=[a-z])", r"\1\\:", text)
 
 
@@ -78,14 +78,14 @@ def usage(text: str, hidden: Sequence[str] = ()) -> list[str]:
 
 
 def example(text: str) -> list[str]:
-    """Return lines that are shown as they are."""
+    """Return lines that are shown verbatim."""
     return [".P", ".EX", *(escape(line) for line in textwrap.dedent(text).splitlines()), ".EE"]
 
 
 def page(name: str, number: int, source: str, brief: str, body: Sequence[str]) -> str:
     """Return a whole page.
 
-    It has no date: the version says how old it is, and the same text is made on every day.
+    It has no date: the version tells its age, and the output is the same every day.
     """
     head = f'.TH "{escape(name).upper()}" "{number}" "" "{escape(source)}" "fleetd"'
     note = '.\\" Written by make generate; do not edit.'

@@ -7,6 +7,6 @@ from fleetd.store.sqlite.integrity_check import DIGESTS, digests
 
 
 def files() -> Mapping[str, str]:
-    """Return the file that a daemon compares a database with."""
+    """Return the file with which a daemon compares a database."""
     path = f"fleetd/store/migrations/sqlite/{DIGESTS}"
     return {path: json.dumps(digests(), indent=2) + "\n"}

@@ -1,12 +1,12 @@
-"""What is said to the daemon in the conversation that the reference is made from, step by step.
+"""The requests of the conversation from which the reference is generated, step by step.
 
-A reply's value that later steps need is kept by a name, and stands there in braces.
+A later step can use a value of a reply by its name in braces.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-# name of what is kept of a reply -> where it stands there
+# name of a kept value -> its location in the reply
 Keep = dict[str, Callable[[dict[str, Any]], Any]]
 Step = tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], Keep]
 RUN = "777e68b4-1ad1-4f6c-9d81-64d0cae95a84"
@@ -150,7 +150,7 @@ STEPS: tuple[Step, ...] = (
         {"agent_id": "bob", "kind": "tool_failure", "name": "pytest", "message": "2 failed"},
         {"wrong": lambda a: a["checkpoint_id"]},
     ),
-    # Waits for its file, and so for that of the one before: events come in one order only.
+    # Waits for its file, and so for the previous one: that fixes the order of events.
     ("checkpoint.create", {"mission_id": "{mission}"}),
     ("checkpoint.delete", {"checkpoint_id": "{wrong}"}),
     ("checkpoint.prune", {"keep_per_mission": 1, "older_than_days": 0, "dry_run": True}),

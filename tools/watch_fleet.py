@@ -1,4 +1,4 @@
-"""A fleet to look at: what four missions did in the last two hours; must not draw it."""
+"""An example fleet: the last two hours of four missions; must not draw it."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ MANUAL = (
 
 
 class Story:
-    """Tells the daemon what happened, at the minute it happened."""
+    """Sends the events of the story to the daemon, each at its minute."""
 
     def __init__(self, daemon: Daemon, behind: Path, project: Path) -> None:
         self._daemon = daemon
@@ -40,7 +40,7 @@ class Story:
         self._client = Fleet(daemon.socket)
 
     def tell(self) -> None:
-        """Tell everything, and leave the daemon with the time of day."""
+        """Tell the whole story, and set the daemon's clock back to the present."""
         self._at(118)
         self._upload()
         self._at(104)
@@ -55,14 +55,14 @@ class Story:
         self._second_hour(pieces)
         self._at(12)
         self._progress(chapters[1], "kei", 60, "Chapter 3 is reviewed")
-        # Who looks for silences does so at the start: that spares waiting for it.
+        # The search for silences runs at the start, so there is no need to wait for it.
         self._again(6)
         self._search(search, steps)
         self._last_minutes(sign_in, pieces)
         self._again(0)
 
     def _at(self, minutes: float) -> None:
-        # At once: the daemon may look at any moment.
+        # Atomic, because the daemon may read the file at any moment.
         new = self._behind.with_suffix(".new")
         new.write_text(str(round(minutes * MINUTE)))
         new.replace(self._behind)

@@ -1,7 +1,7 @@
 """Draws the screens of ``fleetctl watch`` that the docs show: ``python -m tools.watch_screens``.
 
-A real daemon, a real terminal, and a fleet whose last two hours are told to the daemon in seconds:
-its clocks go behind by what a file says.
+It uses a real daemon, a real terminal, and a fleet whose last two hours are replayed in seconds: a
+file tells the daemon by how much its clocks are behind.
 """
 
 import os
@@ -67,20 +67,20 @@ def draw(home: Path) -> None:
 
 
 def choose(shown: Terminal) -> None:
-    """Put the cursor on the mission that most is known of."""
+    """Put the cursor on the mission with the most details."""
     shown.until("silent 12 min")
     shown.press("down", "down")
     shown.until("Settings page")
 
 
 def back(shown: Terminal, seen: str) -> None:
-    """Leave a page; a key that follows at once would make another key of Escape."""
+    """Leave a page; wait, because an immediate next key would turn Escape into another key."""
     shown.press("escape")
     shown.until(seen)
 
 
 def save(shown: Terminal, name: str, title: str) -> None:
-    """Write what the terminal shows."""
+    """Write the content of the terminal to a file."""
     (SCREENS / f"{name}.svg").write_text(shown.drawing(title), "utf-8")
 
 
@@ -93,7 +93,7 @@ def watching(home: Path, columns: int, rows: int) -> Iterator[Terminal]:
 
 
 def main() -> None:
-    """Make a home, run a daemon in it and draw."""
+    """Create a home, run a daemon in it and draw."""
     home = Path(tempfile.mkdtemp(prefix="fleet-")).resolve()
     behind = home / "behind"
     os.environ.update(environment(home) | {"CLOCK_BEHIND": str(behind)})

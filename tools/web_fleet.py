@@ -1,7 +1,7 @@
-"""The fleet of ``watch_fleet`` with sessions of agent CLIs in it; must not draw it.
+"""The fleet of ``watch_fleet`` with sessions of agent CLIs; must not draw it.
 
-It has what the page in the browser shows beside that: needs of a person, prompts, commands,
-compactions with their briefings, files that two agents changed, a wait for a lock, notes, tokens.
+It adds what the page in the browser also shows: needs of a person, prompts, commands, compactions
+with their briefings, files that two agents changed, a wait for a lock, notes, tokens.
 """
 
 import json
@@ -29,11 +29,11 @@ NOTES = (
 
 
 class WebStory(Story):
-    """Tells the daemon what happened, at the minute it happened."""
+    """Sends the events of the story to the daemon, each at its minute."""
 
     def __init__(self, daemon: Daemon, behind: Path, project: Path) -> None:
         super().__init__(daemon, behind, project)
-        # Names of files are told from the root of the repository.
+        # File names are relative to the root of the repository.
         subprocess.run(("git", "init", "--quiet", str(project)), check=True)  # noqa: S603, S607
         self._deliveries = 0
         self._minutes: float = 0

@@ -1,7 +1,7 @@
 """Draws the pictures of ``fleetctl web`` that the docs show: ``make screenshots``.
 
-A real browser, a real daemon, and a fleet whose last two hours are told to the daemon in seconds:
-its clocks go behind by what a file says.
+It uses a real browser, a real daemon, and a fleet whose last two hours are replayed in seconds: a
+file tells the daemon by how much its clocks are behind.
 """
 
 import os
@@ -21,7 +21,7 @@ from tools.web_fleet import WebStory
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# What the pictures show, so a plain name: it is made, and removed at the end.
+# The pictures show this path, so it has a plain name; it is created, and removed at the end.
 PROJECT = Path(tempfile.gettempdir()).resolve() / "shop"
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
@@ -52,7 +52,7 @@ PICTURES = (
 
 def draw(browser: "Browser", site: Site, socket: Path) -> None:
     """Draw every picture."""
-    # With the browser: without it there is nothing to draw with.
+    # Import it only with the browser: without a browser nothing is drawn.
     from tests.web.views import show
 
     IMAGES.mkdir(exist_ok=True)
@@ -73,13 +73,13 @@ def draw(browser: "Browser", site: Site, socket: Path) -> None:
 
 
 def _names(socket: Path) -> dict[str, str]:
-    """Return what the views are named by."""
+    """Return the names in the addresses of the views."""
     with Fleet(socket) as fleet:
         missions = fleet.call_raw("mission.list", {"status": "in_progress"})["missions"]
         [mission] = [each["id"] for each in missions if "passkeys" in each["title"]]
         checkpoints = fleet.call_raw("checkpoint.list", {"mission_id": mission})["checkpoints"]
         [checkpoint] = [each for each in checkpoints if each["trigger"] == "manual"]
-        # While two sessions were at work.
+        # A window that was compacted while two sessions were at work.
         told = fleet.call_raw("event.list", {"type": "window_compacted"})["events"]
     return {
         "mission": mission,
@@ -89,7 +89,7 @@ def _names(socket: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Make a home, run a daemon and a server in it, and draw."""
+    """Create a home, run a daemon and a server in it, and draw."""
     try:
         PROJECT.mkdir()
     except FileExistsError:

@@ -1,1 +1,1 @@
-"""What a briefing is worth to the agent that reads it."""
+"""The value of a briefing for the agent that reads it."""

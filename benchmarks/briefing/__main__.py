@@ -28,16 +28,16 @@ from .trial.results import Trial
 from .trial.run import Outcome, Setting, one_run
 
 INTERRUPTED = 130
-# So many void runs in a row, and the next one would be void as well.
+# After this many void runs in a row, the next one would be void as well.
 MOST_VOID = 3
 
 
 class Refused(Exception):
-    """Nothing can be run; says why, and what to do."""
+    """Nothing can be run; the text says why, and what to do."""
 
 
 def main() -> int:
-    """Run and print; exit status 1 when a run could not be judged."""
+    """Run and print; return exit status 1 when a run could not be judged."""
     asked = _options()
     try:
         setting, version = _setting(asked)
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def _setting(asked: argparse.Namespace) -> tuple[Setting, str]:
-    """Return what all runs have in common, and the version of the CLI; raises Refused."""
+    """Return the common settings of all runs, and the version of the CLI; raises Refused."""
     cli = CLIS[asked.cli]
     if (program := environment.find(cli, asked.program)) is None:
         if asked.program:
@@ -183,7 +183,7 @@ def _positive(text: str) -> int:
 
 
 def _run_all(setting: Setting, asked: argparse.Namespace, outcomes: list[Outcome]) -> None:
-    """Run both arms of each task in turns; chance decides which one is first."""
+    """Run both arms of each task in turn, in random order."""
     chance = random.Random(asked.seed)
     wanted = list(dict.fromkeys(name for names in asked.task for name in names))
     arms: list[Arm] = [asked.arm] if asked.arm else list(ARMS)
@@ -204,7 +204,7 @@ def _run_all(setting: Setting, asked: argparse.Namespace, outcomes: list[Outcome
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM end the trial, and none of the next ones disturb that."""
+    """Let the first SIGINT or SIGTERM end the trial; ignore later ones."""
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -1,1 +1,1 @@
-"""How time and memory grow: with missions, with events, with sorties, with subscribers."""
+"""The growth of time and memory with missions, events, sorties and subscribers."""

@@ -16,12 +16,12 @@ from .process import Process
 from .sorties import Mission, mission
 from .stores import store
 
-# Missions and events; the log is longest where missions are not most, to tell the two apart.
+# Missions and events; the longest log is not in the store with the most missions, to separate both.
 STORES = ((10, 1_000), (1_000, 1_000_000), (100_000, 100_000))
 QUICK_STORES = ((20, 1_000), (200, 4_000))
 SORTIES, QUICK_SORTIES = (10, 1_000, 10_000), (10, 100)
 SUBSCRIBERS, QUICK_SUBSCRIBERS = (1, 50, 500), (1, 20)
-# 500 subscribers, and missions of 10,000 sorties in one line, are more than anybody has by default.
+# The defaults allow neither 500 subscribers nor missions of 10,000 sorties in one line.
 LIMITS = "[limits]\nconnections = 600\nline_bytes = 16777216\n"
 
 
@@ -55,7 +55,7 @@ def main() -> int:
 def _one_daemon(
     directory: Path, fsync: Operation, *, quick: bool
 ) -> tuple[list[Mission], list[Heard]]:
-    """Measure missions and subscribers of ever greater number with a daemon for both."""
+    """Measure growing numbers of missions and subscribers with one daemon for both."""
     place = directory / "one"
     place.mkdir()
     (place / "config.toml").write_text(LIMITS)

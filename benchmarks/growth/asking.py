@@ -1,4 +1,4 @@
-"""What a fleet asks all day, each on a store of whatever size; must not fill it."""
+"""The everyday requests of a fleet, each on stores of any size; must not fill them."""
 
 import itertools
 import json
@@ -14,15 +14,15 @@ from ..measure import Samples, timed
 from .filling import mission_id
 from .process import Process
 
-# Enough for a median; a slow one has fewer.
+# Enough for a median; a slow request has fewer.
 RUNS, BUDGET_S = 60, 1.2
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one call took: from outside in ms, of the daemon's processor time in microseconds.
+    """The cost of a call: in ms for the client, and in microseconds of the daemon's CPU time.
 
-    ``fsync_ms`` and ``hello_us`` are of what was measured in turn with it: an fsync, and a call
-    that does nothing, which tells how fast the processor was just then.
+    ``fsync_ms`` and ``hello_us`` are for the operations measured in turn with it: an fsync, and a
+    call without work, which shows how fast the processor was at that time.
     """
 
     p50_ms: float
@@ -36,7 +36,7 @@ Question = Callable[[], object]
 
 
 def questions(fleet: Fleet, events: int) -> Iterator[tuple[str, Question]]:
-    """Yield what is asked, with its name; the log holds so many events."""
+    """Yield the requests with their names; the log contains so many events."""
     own = fleet.mission(4)
     yield from _writing(fleet, own)
     yield from _missions(fleet)
@@ -173,9 +173,9 @@ def _hooks(fleet: Fleet) -> Question:
 
 
 def cost(fleet: Fleet, process: Process, question: Question, fsync: Question) -> Cost:
-    """Ask some times, in turn with an fsync and a call that does nothing.
+    """Send a request several times, in turn with an fsync and a call without work.
 
-    The first time finds caches cold and does not count.
+    The first time finds cold caches and does not count.
     """
     question()
     samples, beside = Samples([]), Samples([])

@@ -1,7 +1,7 @@
-"""Databases of a given size, written past the daemon; must not measure anything.
+"""Databases of a given size, written without the daemon; must not measure anything.
 
-A store of some age: a few missions are under way and the others are over, with everything that
-work leaves behind: sorties, events, acked mail, released locks, agents that went, recoveries.
+The store looks like one of some age: a few missions are in progress and the others are over, with
+all records of past work: sorties, events, acked mail, released locks, lost agents, recoveries.
 """
 
 import time
@@ -18,20 +18,20 @@ UNDER_WAY = 10
 SORTIES = 4
 # One of them is in force.
 NOTES = 2
-# What any one mission has of events, however many there are in all.
+# The number of events of any one mission, however many there are in total.
 OWN_EVENTS = 100
-# Young enough that nothing is past its retention.
+# Young enough that no record is past its retention.
 AGE_MS = 3_600_000
 TYPES = ("file_read", "file_modified", "command_run", "test_run")
 
 
 def mission_id(number: int) -> str:
-    """Return ids that are in no order, as real ones are."""
+    """Return ids in no order, like real ones."""
     return f"msn-{number * 2_654_435_761 % 2**32:08x}"
 
 
 def fill(directory: Path, missions: int, events: int) -> None:
-    """Make a store of so many missions, ``UNDER_WAY`` of them in progress, and so many events."""
+    """Create a store with so many missions, ``UNDER_WAY`` of them in progress, and events."""
     connection = open_database(directory / "squawk.db", None)
     try:
         connection.execute("PRAGMA synchronous=OFF")
@@ -170,7 +170,7 @@ def _message(n: int, at: str) -> dict[str, Any]:
 def _delivery(n: int, at: str) -> dict[str, Any]:
     return {
         "message_id": f"msg-{n * 2_654_435_761 % 2**32:08x}",
-        # Two agents have had all of the mail there ever was.
+        # Two agents have received all messages so far.
         "agent_id": f"agent-{n % 2}",
         "seq": n + 1,
         "status": "acked",
@@ -211,7 +211,7 @@ def _session(n: int, at: str) -> dict[str, Any]:
 
 
 def _events(connection: apsw.Connection, missions: int, events: int) -> None:
-    """Give the first mission its few, and all the others to those that come after it."""
+    """Give the first mission its few events, and all others to the missions after it."""
     at = iso(time.time_ns() // 1_000_000 - AGE_MS)
     _insert(connection, "events", (_event(n, missions, events, at) for n in range(events)))
 

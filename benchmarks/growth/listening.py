@@ -1,4 +1,4 @@
-"""Subscribers that hear of one event: how long until all have, and what one more costs."""
+"""Subscribers that receive one event: the time until all have it, and the cost of one more."""
 
 import selectors
 import socket
@@ -19,10 +19,10 @@ PIECE = 1 << 16
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What so many subscribers cost; ``delivery_us`` is of processor time, ``each_kb`` of memory.
+    """The cost of so many subscribers; ``delivery_us`` is CPU time, ``each_kb`` is memory.
 
-    ``all_ms`` is from an event's reply until everybody has it, ``append_ms`` what the one who
-    appends waits for that reply.
+    ``all_ms`` is the time from an event's reply until every subscriber has it, ``append_ms`` the
+    time until the appending client has that reply.
     """
 
     subscribers: int
@@ -35,7 +35,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class Audience:
-    """Connections that subscribe to every event from a position on, and count what comes."""
+    """Connections that subscribe to all events from a position on, and count the lines."""
 
     def __init__(self, path: Path, number: int, since: int | None = None) -> None:
         self._path = path
@@ -68,7 +68,7 @@ class Audience:
         self._selector.close()
 
     def hear(self, lines: int) -> None:
-        """Read until everybody has got so many more lines than they were told of before."""
+        """Read until every client has this many more lines than in previous calls."""
         for client in self._lines:
             self._lines[client] -= lines
         deadline = time.monotonic() + PATIENCE_S
@@ -81,7 +81,7 @@ class Audience:
 
 
 def listening(fleet: Fleet, process: Process, number: int) -> Heard:
-    """Append events one by one, each after everybody has the one before."""
+    """Append events one by one, each after every subscriber has the previous one."""
     mission = fleet.mission(1)
     process.rest()
     before_mb = process.rss_mb()

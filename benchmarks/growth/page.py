@@ -1,4 +1,4 @@
-"""What grew as tables in Markdown and as a drawing; must not measure anything."""
+"""The results as Markdown tables and as a drawing; must not measure anything."""
 
 import platform
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ ASKED = ("mission.list, 10", "system.status", "hook.deliver")
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """Everything that one run measured."""
+    """All results of one run."""
 
     stores: list[Store]
     missions: list[Mission]
@@ -126,7 +126,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def drawing(growth: Growth) -> str:
-    """Return the drawing of what matters most."""
+    """Return the drawing of the most important results."""
     by_missions = sorted(growth.stores, key=lambda store: store.missions)
     by_events = sorted(growth.stores, key=lambda store: store.events)
     return svg(

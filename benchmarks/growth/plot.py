@@ -1,4 +1,4 @@
-"""Lines on two logarithmic scales as a small SVG that is read on light and on dark pages."""
+"""Lines on two logarithmic scales as a small SVG, for light and dark pages."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ _STYLE = (
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One thing that was measured, at several sizes."""
+    """One measured quantity, at several sizes."""
 
     name: str
     points: Sequence[tuple[float, float]]
 
 
 class Panel(msgspec.Struct, frozen=True):
-    """One drawing; ``unit`` is what its lines are in, ``of`` what grows."""
+    """One drawing; ``unit`` is the unit of its lines, ``of`` is what grows."""
 
     title: str
     of: str

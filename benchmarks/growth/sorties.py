@@ -1,4 +1,4 @@
-"""One mission of ever more sorties: what may grow with them, in step at most, and what may not."""
+"""One mission of ever more sorties: costs that may grow linearly, and costs that must not."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from .process import Process
 
 
 class Mission(msgspec.Struct, frozen=True):
-    """What a mission of so many sorties costs, by name, and how long its prompt is."""
+    """The costs of a mission of so many sorties, by name, and the length of its prompt."""
 
     sorties: int
     costs: dict[str, Cost]
@@ -19,7 +19,7 @@ class Mission(msgspec.Struct, frozen=True):
 
 
 def mission(fleet: Fleet, process: Process, sorties: int, fsync: Operation) -> Mission:
-    """Measure a mission; each of its recoveries finds something changed."""
+    """Measure a mission; each of its recoveries finds a change."""
     made = fleet.mission(sorties)
     listed = fleet.call("sortie.list", mission_id=made)["sorties"]
     first = next(each for each in listed if each["assigned_to"] == "dispatch")["id"]

@@ -1,4 +1,4 @@
-"""Stores of ever more missions and events: starting on them, asking them, reading all of them."""
+"""Stores of growing numbers of missions and events: start, requests, reading everything."""
 
 import tempfile
 import time
@@ -17,10 +17,10 @@ READERS = 5
 
 
 class Store(msgspec.Struct, frozen=True):
-    """What a daemon costs on a store of a size.
+    """The costs of a daemon on a store of a given size.
 
-    ``start_ms`` is until it answers, ``start_cpu_ms`` of its processor time until it rests,
-    ``read_mb`` what it takes after ``READERS`` subscribers have read the log from its beginning.
+    ``start_ms`` is the time until it answers, ``start_cpu_ms`` its CPU time until it is idle,
+    ``read_mb`` its memory after ``READERS`` subscribers have read the log from its beginning.
     """
 
     missions: int
@@ -35,7 +35,7 @@ class Store(msgspec.Struct, frozen=True):
 
 
 def store(directory: Path, missions: int, events: int, fsync: Operation) -> Store:
-    """Fill a store, run a daemon on it, and measure, last what reading all of it takes."""
+    """Fill a store, run a daemon on it, and measure; reading everything comes last."""
     with tempfile.TemporaryDirectory(dir=directory) as name:
         place = Path(name)
         fill(place, missions, events)

@@ -1,1 +1,1 @@
-"""Others that do the same work, measured in the same run: environments, processes, programs."""
+"""Peers that do the same work, measured in the same run: environments, processes, programs."""

@@ -1,10 +1,10 @@
-"""``python -m benchmarks.peers``: make the peers' environments, once; without a network go on."""
+"""``python -m benchmarks.peers``: create the peers' environments once, if there is a network."""
 
 from .environments import PEERS, make
 
 
 def main() -> None:
-    """Say what could not be made; its rows then say so too."""
+    """Print the environments that could not be created; the peers' rows report it too."""
     for peer in PEERS:
         if why := make(peer):
             print(f"{peer.name}: {why}")

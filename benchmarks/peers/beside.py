@@ -1,4 +1,4 @@
-"""Our path and a peer's in turn, a block of runs each, as a row; knows no peer by name."""
+"""Our path and a peer's in turn, a block of runs each, as a row; must not know peers by name."""
 
 import random
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from ..rows import NOTHING, Beside, Promise, Row, row
 from .environments import Peer
 from .process import Broken, PeerProcess
 
-# Who comes first in a pair of blocks is left to chance.
+# The order in each pair of blocks is random.
 BLOCKS = 10
 
 
 class Peers:
-    """The peers of a run, each started when it is needed first; ``absent`` says who is missing."""
+    """The peers of a run, each started on first use; ``absent`` has the missing ones and why."""
 
     def __init__(self, directory: Path, order: random.Random, *, wanted: bool) -> None:
         self.absent: dict[str, str] = {}
@@ -25,11 +25,11 @@ class Peers:
         self._running: dict[str, tuple[PeerProcess, dict[str, Any]]] = {}
 
     def prepare(self, peer: Peer, work: str, **inputs: Any) -> None:
-        """Let a peer make what it needs; nothing of this is measured."""
+        """Let a peer prepare its data; this is not measured."""
         self._try(peer, lambda process: process.ask(work, **inputs))
 
     def facts(self, peer: Peer, **inputs: Any) -> dict[str, Any] | None:
-        """Start a peer unless it runs; return what it says of itself, None when it is absent."""
+        """Start a peer unless it runs; return its description of itself, None when it is absent."""
         if not self._wanted or peer.name in self.absent:
             return None
         if peer.name not in self._running:
@@ -48,7 +48,7 @@ class Peers:
         return self._running[peer.name][1]
 
     def close(self) -> None:
-        """Let those that run end, so that they take nothing from what is measured next."""
+        """Stop running peers, so that they do not disturb the next measurement."""
         while self._running:
             _, (process, _) = self._running.popitem()
             process.close()
@@ -66,7 +66,7 @@ class Peers:
         settle: Operation | None = None,
         **inputs: Any,
     ) -> list[Row]:
-        """Measure our path and the peer's; ``does`` says what that is over there."""
+        """Measure our path and the peer's; ``does`` names the peer's operation."""
         samples, theirs = Samples([]), Samples([])
         each = max(1, runs // BLOCKS)
 
@@ -89,7 +89,7 @@ class Peers:
         return [row(name, samples, theirs, reference=peer.name, promise=promise, peer=beside)]
 
     def _try(self, peer: Peer, ask: Callable[[PeerProcess], object]) -> bool:
-        """Return whether it could be asked; one that breaks is absent from then on."""
+        """Return whether the call succeeded; a peer that breaks is absent from then on."""
         if self.facts(peer) is None:
             return False
         try:
@@ -101,7 +101,7 @@ class Peers:
 
 
 def described(peer: Peer, told: dict[str, Any], does: str) -> Beside:
-    """Return what the table says of a peer, from what it told of itself."""
+    """Return the table's description of a peer, from its own."""
     return Beside(
         name=peer.name,
         does=does,

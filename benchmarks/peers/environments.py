@@ -1,4 +1,4 @@
-"""Where each peer lives, below ``.bench/``, and how that is made once; never our environment."""
+"""The environments of peers, below ``.bench/``, and their creation; never our environment."""
 
 import hashlib
 import shutil
@@ -16,7 +16,7 @@ INSTALL_S = 300
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Somebody else's program: its name in the table, where it lives, and how it is started."""
+    """A foreign program: its name in the table, its place, and its command."""
 
     name: str
     directory: str
@@ -29,7 +29,7 @@ class Peer(msgspec.Struct, frozen=True):
         return PLACE / self.directory
 
     def command(self) -> list[str]:
-        """Return what starts it."""
+        """Return the command that starts it."""
         if self.program.endswith(".mjs"):
             return ["node", str(self.place / self.program)]
         own = self.requirements is None
@@ -37,7 +37,7 @@ class Peer(msgspec.Struct, frozen=True):
         return [python, "-m", f"{__package__}.programs.{self.program}"]
 
     def missing(self) -> str | None:
-        """Say why it cannot be measured here, None when it can."""
+        """Return why it cannot be measured here, None when it can."""
         if self.requirements is None or (self.place / _MADE).is_file():
             return None
         failed = self.place / _FAILED
@@ -57,7 +57,7 @@ _FAILED = ".failed"
 
 
 def make(peer: Peer) -> str | None:
-    """Make a peer's environment unless it is there already; return what went wrong, else None."""
+    """Create a peer's environment unless it exists; return the error, else None."""
     if peer.requirements is None:
         return None
     wanted = HERE / peer.requirements
@@ -99,7 +99,7 @@ def _install_node(peer: Peer, wanted: Path) -> None:
 
 
 def _lay_program(peer: Peer) -> None:
-    """Put a module where it finds what it imports: Node looks beside the file only."""
+    """Copy a module to where it finds its imports: Node searches only beside the file."""
     if peer.program.endswith(".mjs"):
         shutil.copyfile(PROGRAMS / peer.program, peer.place / peer.program)
 
@@ -116,7 +116,7 @@ def _run(command: list[str]) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return the line that says what it was: npm says it first, pip last."""
+    """Return the line with the reason: npm prints it first, pip last."""
     said = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
     lines = [line.strip() for line in (said or "").splitlines() if line.strip()] or [str(error)]
     return f"not installed: {lines[0] if lines[0].startswith('npm') else lines[-1]}"

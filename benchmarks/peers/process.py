@@ -1,4 +1,4 @@
-"""A peer as a process: a line of JSON asks, a line answers; must not know what is measured."""
+"""A peer as a process, with one line of JSON per request and answer; must not know the work."""
 
 import json
 import os
@@ -15,11 +15,11 @@ END_S = 10.0
 
 
 class Broken(Exception):
-    """The peer ended or kept silent; says what its last words were."""
+    """The peer ended or did not answer; the text has its last output."""
 
 
 class PeerProcess:
-    """A running peer, whose files all lie in ``directory``."""
+    """A running peer, whose files are all in ``directory``."""
 
     def __init__(self, peer: Peer, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
@@ -40,7 +40,7 @@ class PeerProcess:
         self._received = b""
 
     def ask(self, work: str, **inputs: Any) -> dict[str, Any]:
-        """Ask for a piece of work and return its answer; raises Broken."""
+        """Request a piece of work and return its answer; raises Broken."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"work": work, **inputs}).encode() + b"\n")
@@ -50,7 +50,7 @@ class PeerProcess:
         return dict(json.loads(self._line()))
 
     def close(self) -> None:
-        """Let it end by itself, or else end it."""
+        """Let it end by itself, or kill it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -63,7 +63,7 @@ class PeerProcess:
             self._process.stdout.close()
 
     def _line(self) -> bytes:
-        """Return the next line that is JSON: some libraries greet on stdout."""
+        """Return the next line that is JSON: some libraries print a greeting on stdout."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         deadline = time.monotonic() + ANSWER_S

@@ -1,1 +1,1 @@
-"""What fleetd adds to the requests that agent CLIs send to a model."""
+"""The additions of fleetd to the requests that agent CLIs send to a model."""

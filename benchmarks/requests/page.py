@@ -1,4 +1,4 @@
-"""What fleetd adds to requests, as tables and in a sentence; must not measure anything."""
+"""The additions of fleetd to requests, as tables and in a sentence; must not measure anything."""
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ NAMES = {
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one run measured; ``absent`` says why a CLI was not."""
+    """All results of one run; ``absent`` has the CLIs that were not measured, and why."""
 
     costs: list[Cost]
     absent: dict[str, str]
@@ -50,7 +50,7 @@ def text(measured: Measured) -> str:
 
 
 def sentence(measured: Measured) -> str:
-    """Return what README says, in round numbers."""
+    """Return the sentence in README, with rounded numbers."""
     costs = measured.costs
     ordinary = max((more for cost in costs for more in _ordinary(cost)), default=0)
     hooks = f"up to {_rounded(ordinary)} characters" if ordinary else "nothing"
@@ -111,13 +111,13 @@ def _sessions(costs: Sequence[Cost]) -> str:
 
 
 def _ordinary(cost: Cost) -> list[int]:
-    """Return what was added to each request before anything happened that an agent is told."""
+    """Return the additions to each request before any event that an agent is told."""
     kinds = [each.kind for each in cost.alone]
     return [each.more for each in cost.alone[: kinds.index("compaction")]]
 
 
 def _chars(requests: Sequence[Request], kind: str) -> list[int]:
-    """Return the characters of one kind, of each turn's request that has it."""
+    """Return the characters of one kind in each turn's request that has it."""
     return [each.added[kind] for each in requests if each.kind == "turn" and kind in each.added]
 
 
@@ -134,7 +134,7 @@ def _about(numbers: Iterable[int]) -> str:
 
 
 def _rounded(number: int) -> str:
-    """Return a number with its first two digits."""
+    """Return a number rounded to its first two digits."""
     return f"{round(number, 1 - floor(log10(number))):,}" if number else "0"
 
 

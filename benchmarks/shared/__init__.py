@@ -1,1 +1,1 @@
-"""What it costs that several daemons share a store: beside a store of one's own, and by number."""
+"""The cost of a store that several daemons share: compared with a private store, and by number."""

@@ -32,7 +32,7 @@ RUNS, SECONDS, EVENTS = 60, 1.2, 80
 SPREAD_S = 4.0
 WHAT = ("event.append", "hook.deliver", "mission.get")
 DAEMONS, CLIENTS = (1, 2, 4, 8), (8, 64)
-# Of a network, in ms each way: the same building, the same region.
+# The delays of a network, in ms each way: the same building, the same region.
 DELAYS_MS = (0.0, 0.5, 2.0)
 FAR = ("event.append", "sortie.progress", "lock.acquire, lock.release", "hook.deliver")
 READ_FAR = ("mission.get",)
@@ -70,7 +70,7 @@ def _saved(path: Path) -> Shared:
 
 def _measure(options: argparse.Namespace) -> Shared:
     begun, quick = time.monotonic(), options.quick
-    # The server's cluster lies below /tmp, so the fsyncs beside it do too.
+    # The server's cluster is below /tmp, so the fsyncs beside it are too.
     with tempfile.TemporaryDirectory(prefix="fleetd-shared-", dir="/tmp") as name:
         place = Path(name)
         machine = this_machine(place)
@@ -153,7 +153,7 @@ def _spreads(place: Path, server: LocalPostgres, *, quick: bool) -> list[Spread]
 
 
 def _trips(fleet: Fleet, network: Network, names: tuple[str, ...]) -> dict[str, float]:
-    """Count how often the daemon says something to the server for each call."""
+    """Count the messages from the daemon to the server for each call."""
     found = {}
     for name, question in questions(fleet).items():
         if name in names:

@@ -1,4 +1,4 @@
-"""What agents ask most, on whatever store: one client, one call after the other."""
+"""The most frequent requests of agents, on any store: one client, one call after the other."""
 
 import itertools
 import json
@@ -16,19 +16,19 @@ DATA = {"path": "src/parser.py", "bytes": 4_096}
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """How long a call took, in ms, on each store, and the fsyncs that were made in turn with it."""
+    """The times of a call, in ms, on each store, and those of the fsyncs in turn with it."""
 
     name: str
     runs: int
     samples: dict[str, Samples]
 
     def ratio(self, store: str, beside: str) -> float:
-        """Return by how much the median of one is longer than that of another."""
+        """Return the ratio of the median of one store to that of another."""
         return self.samples[store].p50 / self.samples[beside].p50
 
 
 def questions(fleet: Fleet) -> dict[str, Question]:
-    """Return what is asked, by name."""
+    """Return the requests by name."""
     own = fleet.mission(4)
     sortie = fleet.call("sortie.list", mission_id=own)["sorties"][0]["id"]
     fleet.call("sortie.start", sortie_id=sortie, agent_id="dispatch")
@@ -64,7 +64,7 @@ def questions(fleet: Fleet) -> dict[str, Question]:
 
 
 def hook(fleet: Fleet) -> Question:
-    """Return a hook after an edit; no two say the same."""
+    """Return a hook after an edit; all its calls differ."""
     number = itertools.count(1)
     session = secrets.token_hex(4)
 
@@ -80,7 +80,7 @@ def hook(fleet: Fleet) -> Question:
 
 
 def edit(session: str, place: str, call_id: str) -> dict[str, object]:
-    """Return what a hook tells after an edit of a file that only this session has."""
+    """Return a hook's payload after an edit of a file that only this session has."""
     return {
         "session_id": session,
         "cwd": place,
@@ -94,9 +94,9 @@ def edit(session: str, place: str, call_id: str) -> dict[str, object]:
 def in_turn(
     fleets: dict[str, Fleet], fsync: Question, runs: int, only: Sequence[str] = ()
 ) -> list[Asked]:
-    """Ask each store the same in turn, and sync a block of 4 KB each time.
+    """Send each store the same requests in turn, and sync a block of 4 KB each time.
 
-    The first ten of each do not count: statements are prepared, caches are cold.
+    The first ten of each do not count: statements are not prepared, and caches are cold.
     """
     asked = {name: questions(fleet) for name, fleet in fleets.items()}
     found = []

@@ -1,6 +1,6 @@
-"""Many clients of several daemons at once: how much goes through, and how long each waits.
+"""Many clients of several daemons at once: the throughput, and how long each client waits.
 
-The clients of each daemon are a process of their own: ``python -m benchmarks.shared.crowd``.
+The clients of each daemon are a separate process: ``python -m benchmarks.shared.crowd``.
 """
 
 import itertools
@@ -25,19 +25,19 @@ from .asking import DATA, edit
 
 HOOK, READING = "hook.deliver", "mission.get"
 
-# Before what counts comes so many times of it that does not: 64 sessions that begin take a second.
+# The warm-up, as a multiple of the measured time: the start of 64 sessions takes a second.
 WARM = 1.5
-# In a request: what no other request has, and what none of another client has.
+# Placeholders in a request: a value unique to the request, and one unique to the client.
 NUMBER, CLIENT = "@@@@@@@@", "@client@"
-# So many numbers each daemon's clients have; none asks so often.
+# The range of numbers for each daemon's clients; none sends so many requests.
 _EACH = 1 << 24
 
 
 class Crowd(msgspec.Struct, frozen=True):
-    """What so many clients of so many daemons got; times in ms.
+    """The results of so many clients of so many daemons; times in ms.
 
-    ``batch`` is how many requests a commit held on average; ``wal_bytes`` what the server wrote
-    ahead for each, both 0 where they are not known.
+    ``batch`` is the average number of requests in a commit; ``wal_bytes`` is the WAL that the
+    server wrote for each; both are 0 where they are unknown.
     """
 
     what: str
@@ -60,9 +60,9 @@ def crowd(
     server: LocalPostgres | None,
     warm_s: float | None = None,
 ) -> Crowd:
-    """Let so many clients in all ask their daemons, each again as soon as it is answered.
+    """Let this many clients in total send requests to their daemons, one after each answer.
 
-    What they ask in the first ``warm_s`` does not count.
+    Requests in the first ``warm_s`` do not count.
     """
     warm_s = WARM * seconds if warm_s is None else warm_s
     call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
@@ -104,7 +104,7 @@ def _params(what: str, fleet: Fleet) -> dict[str, Any]:
 
 
 def shares(number: int, among: int) -> list[int]:
-    """Split a number of things as evenly as it goes."""
+    """Split a number as evenly as possible."""
     return [number // among + (n < number % among) for n in range(among)]
 
 
@@ -113,7 +113,7 @@ def _batches(fleet: Fleet) -> int:
 
 
 def wal_bytes(server: LocalPostgres | None) -> int:
-    """Return how far a server's log has come; 0 without a server."""
+    """Return the WAL position of a server; 0 without a server."""
     if server is None:
         return 0
     return int(server.sql("SELECT pg_current_wal_insert_lsn() - '0/0' AS bytes")[0]["bytes"])
@@ -140,9 +140,9 @@ def _process(
 def ask(
     path: Path, place: int, clients: int, warm_s: float, seconds: float, request: bytes
 ) -> tuple[int, list[float]]:
-    """Ask over so many connections; return how often, and the times that count, in ms.
+    """Send requests over so many connections; return their number, and the measured times in ms.
 
-    ``place`` is the daemon's among all: those of two daemons say nothing alike.
+    ``place`` is the daemon's index among all: the requests of two daemons never agree.
     """
     times: list[float] = []
     sent: dict[socket.socket, float] = {}

@@ -1,4 +1,4 @@
-"""Daemons of one PostgreSQL, and one with a file of its own; must not measure anything."""
+"""Daemons of one PostgreSQL, and one with a private file; must not measure anything."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +25,7 @@ def sharing(place: Path, server: LocalPostgres, number: int) -> Iterator[list[Fl
 def far(
     place: Path, server: LocalPostgres, delay_ms: float, number: int = 1
 ) -> Iterator[tuple[list[Fleet], Network]]:
-    """Run daemons whose every word to the server, and every answer, is under way for so long."""
+    """Run daemons with a network delay for every message to and from the server."""
     database = server.new_database()
     with Network(server.port, number, delay_ms=delay_ms) as network, ExitStack() as stack:
         fleets = []
@@ -37,7 +37,7 @@ def far(
 
 @contextmanager
 def alone(place: Path) -> Iterator[Fleet]:
-    """Run a daemon with a database file of its own."""
+    """Run a daemon with a private database file."""
     (place / "alone").mkdir()
     with running(place / "alone") as fleet:
         yield fleet

@@ -1,4 +1,4 @@
-"""How long after a commit somebody hears of it, on the same machine and on another."""
+"""The time from a commit to its notification, on the same machine and on another."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from .asking import DATA
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """From a request's sending until a subscriber has its event, in ms, and until its own reply."""
+    """The times from a request to a subscriber's event, in ms, and to the request's reply."""
 
     where: str
     heard: Samples

@@ -1,7 +1,7 @@
 """Many machines in few processes: the engines of daemons, with their timers and without sockets.
 
-A daemon of its own for each would need a computer of its own. ``python -m
-benchmarks.shared.machines`` runs some of them, and lets agents tell hooks at an even rate.
+A separate daemon for each would need a separate computer. ``python -m
+benchmarks.shared.machines`` runs some of them, and lets agents send hooks at an even rate.
 """
 
 import argparse
@@ -33,16 +33,16 @@ from .asking import edit
 from .crowd import shares
 
 PROCESSES = 4
-# How often a waiting thread asks for the interpreter, in seconds. A daemon has few threads and a
-# short interval; the threads of more than a hundred machines would do nothing but ask.
+# How often a waiting thread requests the interpreter, in seconds. A daemon has few threads and a
+# short interval; the threads of more than a hundred machines would do nothing but request it.
 SWITCH_S = 0.1
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a load of hooks got: how many were told, how many failed, and the times of others in ms.
+    """The results of a load of hooks: how many were sent and failed, and the times of others in ms.
 
-    A time counts from the moment when the hook was due, so that one that had to wait because
-    others were slow is slow as well.
+    A time counts from the moment when the hook was due. So a hook that waits for slow predecessors
+    is slow as well.
     """
 
     hooks: int
@@ -51,20 +51,20 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Machines:
-    """Processes with so many machines each."""
+    """Processes that run so many machines each."""
 
     def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
         self._processes = processes
 
     @property
     def pids(self) -> list[int]:
-        """Return the processes."""
+        """Return the process ids."""
         return [process.pid for process in self._processes]
 
     def load(self, per_s: float, seconds: float, agents: int) -> Told:
-        """Let so many agents tell hooks, so many a second in all, and wait until they did.
+        """Let so many agents send hooks, so many a second in total, and wait until they are done.
 
-        They are the same agents each time, spread over all machines.
+        The agents are the same each time, spread over all machines.
         """
         number = len(self._processes)
         for process, own in zip(self._processes, shares(agents, number), strict=True):
@@ -98,7 +98,7 @@ def machines(place: Path, url: str, number: int, processes: int = PROCESSES) -> 
             )
             stack.callback(_end, process)
             running.append(process)
-        # Each ends with its input: first all are told so, then each is waited for.
+        # Each process ends with its input: close all inputs first, then wait for each.
         stack.callback(_close_inputs, running)
         for process in running:
             assert process.stdout is not None
@@ -115,7 +115,7 @@ def _close_inputs(processes: list[subprocess.Popen[str]]) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Wait for a process that was told to end; raises RuntimeError if it did not end well."""
+    """Wait for a process that was told to end; raises RuntimeError if it failed."""
     try:
         if process.wait(60):
             raise RuntimeError("machines ended; look at what they printed above")
@@ -168,14 +168,14 @@ def _settings(url: str, place: Path) -> Loaded:
 async def _load(
     engines: list[Engine], place: Path, per_s: float, seconds: float, agents: int
 ) -> Told:
-    """Tell hooks at an even rate, each as the next agent."""
+    """Send hooks at an even rate, each from the next agent."""
     sessions = itertools.cycle(range(agents))
     times: list[float] = []
     failed = 0
 
     async def tell(session: int, due: float) -> None:
         nonlocal failed
-        # Its first characters, which name the agent, are those of no other machine's session.
+        # The first characters, which name the agent, are unique among all machines' sessions.
         name = f"{place.name[-4:]}{session:04}"
         payload = json.dumps(edit(name, str(place / "project"), secrets.token_hex(8)))
         request = HookDeliver(secrets.token_hex(16), "claude", payload)

@@ -1,4 +1,4 @@
-"""What was measured of shared stores, as tables in Markdown; must not measure anything."""
+"""The results for shared stores, as Markdown tables; must not measure anything."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ OWN, SHARED = "SQLite", "PostgreSQL"
 
 
 class Distance(msgspec.Struct, frozen=True):
-    """Calls of a daemon whose server is so many ms away, each way, and its round trips for each."""
+    """Calls of a daemon with a network delay to its server, each way, and their round trips."""
 
     delay_ms: float
     samples: dict[str, Samples]
@@ -27,7 +27,7 @@ class Distance(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one run measured."""
+    """All results of one run."""
 
     machine: Machine
     server: str
@@ -117,7 +117,7 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
     rows = []
     own = {(each.what, each.clients) for each in crowds}
     for each in ordered:
-        # Of one's own there is one daemon, and it was asked first.
+        # A private store has one daemon, and it was measured first.
         first = (each.what, each.clients) in own
         own.discard((each.what, each.clients))
         rows.append(
@@ -187,6 +187,6 @@ def _spreads(spreads: Sequence[Spread]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Return a table whose first columns are words, and the others numbers."""
+    """Return a table whose first columns are text, and the others numbers."""
     rule = [":--"] * words + ["--:"] * (len(head) - words)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))

@@ -30,16 +30,16 @@ NAME = "scale"
 Ask = Callable[[], Crowd]
 DAEMONS, CLIENTS, SECONDS, WARM_S = 8, 64, 4.0, 12.0
 IDLE, TURNS = 200, 2
-# A machine looks for others that are lost once it has been there for longer than that.
+# A machine looks for lost machines once it has been there for longer than that.
 SETTLING_S = 65.0
-# A commit waits so long before it syncs, in µs: what a disk does that syncs slowly.
+# The delay of a commit before it syncs, in µs, to simulate a slow disk.
 SYNCS_US = (0, 200, 2_000)
-# An agent each: they call tools less often than agents do, or this computer could not follow.
+# One agent each: they call tools less often than real agents, which would overload this computer.
 MACHINES, PER_S, MINUTES = 500, 20.0, 5.0
-# The first hook of a machine takes many times as long as the others, of the server as well. So the
-# first ones come slowly, and each machine has told so many before what counts.
+# The first hook of a machine takes many times as long as the others, also in the server. So the
+# first ones come slowly, and each machine has sent this many before the measurement.
 FIRST_PER_S, BEFORE = 5.0, 8
-# Of the settings that tests use, what matters here is as PostgreSQL comes.
+# Where a setting of the tests matters here, PostgreSQL's default replaces it.
 SETTINGS = {"max_connections": "2500", "autovacuum_naptime": "1min"}
 _TABLES = """
     SELECT relname AS name, n_live_tup AS rows, n_dead_tup AS dead, n_tup_upd AS updates,
@@ -52,7 +52,7 @@ _TAKEN = "SELECT coalesce(sum(deliveries), 0)::bigint AS hooks FROM hook_counts"
 
 
 class TableState(msgspec.Struct, frozen=True):
-    """A table after a load: rows, those that are dead, updates, those of them that were HOT."""
+    """A table after a load: rows, dead rows, updates, and HOT updates."""
 
     name: str
     rows: int
@@ -65,7 +65,7 @@ class TableState(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """What busy daemons got in turns, by what stood beside them."""
+    """The results of busy daemons in turns, for one kind of surroundings."""
 
     what: str
     crowds: list[Crowd]
@@ -77,7 +77,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What many machines got; CPU in ms for each hook, WAL in bytes for each."""
+    """The results of many machines; CPU in ms and WAL in bytes for each hook."""
 
     machines: int
     agents: int
@@ -94,7 +94,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one run measured."""
+    """All results of one run."""
 
     machine: Machine
     server: str
@@ -155,7 +155,7 @@ def _measure(options: argparse.Namespace) -> Scale:
 
 
 def _idle(place: Path, server: LocalPostgres, *, quick: bool) -> list[Beside]:
-    """Ask daemons in turns: with nobody beside them, and with idle machines of the same fleet."""
+    """Measure daemons in turns: alone, and with idle machines of the same fleet."""
     number = 8 if quick else IDLE
     none, beside = Beside("nobody", []), Beside(f"{number} idle machines", [])
     with _busy(place, server, quick=quick) as (ask, url):
@@ -168,7 +168,7 @@ def _idle(place: Path, server: LocalPostgres, *, quick: bool) -> list[Beside]:
 
 
 def _syncs(place: Path, *, quick: bool) -> list[Beside]:
-    """Ask daemons in turns whose servers' commits sync as the disk does, and more slowly."""
+    """Measure daemons in turns whose servers' commits sync at the disk's speed, and more slowly."""
     found = {delay_us: Beside(f"{delay_us / 1_000:g} ms", []) for delay_us in SYNCS_US}
     with ExitStack() as stack:
         asks = {}
@@ -184,7 +184,7 @@ def _syncs(place: Path, *, quick: bool) -> list[Beside]:
 
 @contextmanager
 def _busy(place: Path, server: LocalPostgres, *, quick: bool) -> Iterator[tuple[Ask, str]]:
-    """Run daemons; yield what asks all of them, and the address of their store."""
+    """Run daemons; yield a function that measures all of them, and the address of their store."""
     daemons, clients, seconds = (2, 4, 0.5) if quick else (DAEMONS, CLIENTS, SECONDS)
 
     def ask() -> Crowd:
@@ -246,7 +246,7 @@ def _tables_of(server: LocalPostgres, database: str) -> dict[str, TableState]:
 
 
 def _since(table: TableState, before: TableState | None) -> TableState:
-    """Return a table with what was done to it since then."""
+    """Return a table with the changes since then."""
     if before is None:
         return table
     return msgspec.structs.replace(

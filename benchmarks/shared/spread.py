@@ -1,6 +1,6 @@
-"""Hooks of many agents of many daemons at a distance: how many go through, and who computes.
+"""Hooks of many agents of many distant daemons: the throughput, and the CPU time of each part.
 
-All of it shares the processors of one computer, so the figures stand beside who used them.
+All parts share the processors of one computer, so the figures include who used them.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ _TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """What the agents got with a server so many ms away, each way.
+    """The results of the agents with a network delay to the server, each way.
 
-    ``alone`` are the times of one hook at a time, in ms. ``cpu`` says how many ms of a processor
-    each hook took: of the server, the daemons, the clients, and the network between them, which is
-    a program here. Only of the clients it counts the beginnings of sessions as well.
+    ``alone`` are the times of one hook at a time, in ms. ``cpu`` is the CPU time of each hook in
+    ms: of the server, the daemons, the clients, and the network between them, which is a program
+    here. Only for the clients it includes the starts of sessions.
     """
 
     delay_ms: float
@@ -52,7 +52,7 @@ def spread(
     seconds: float,
     runs: int,
 ) -> Spread:
-    """Ask one hook at a time, then let all clients ask at once."""
+    """Send one hook at a time, then let all clients send hooks at once."""
     ask = hook(fleets[0])
     for _ in range(5):
         ask()
@@ -77,7 +77,7 @@ def spread(
 
 
 def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> dict[str, float]:
-    """Return how many ms of a processor each has used."""
+    """Return the CPU time of each part, in ms."""
     return {
         "server": cpu_of_server(server),
         "daemons": sum(cpu_ms(fleet.pid) for fleet in fleets),
@@ -86,18 +86,18 @@ def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> d
 
 
 def cpu_of_server(server: LocalPostgres) -> float:
-    """Return how many ms of a processor a server and its connections have used."""
+    """Return the CPU time of a server and its connections, in ms."""
     assert server.process is not None
     used = cpu_ms(server.process.pid, ended=True)
     for pid in family(server.process.pid)[1:]:
-        # One that ends in between is counted with those that have ended, next time.
+        # A process that ends in between is counted among the ended ones next time.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             used += cpu_ms(pid)
     return used
 
 
 def select_ms(server: LocalPostgres) -> float:
-    """Return how many ms of a processor the server needs for the least that can be asked."""
+    """Return the server's CPU time for the smallest possible query, in ms."""
     with psycopg.connect(server.url(user=SUPERUSER), autocommit=True) as connection:
         backend = connection.info.backend_pid
         before = cpu_ms(backend)
@@ -107,12 +107,12 @@ def select_ms(server: LocalPostgres) -> float:
 
 
 def _clients_used() -> float:
-    """Return how many ms of a processor clients have used that have ended."""
+    """Return the CPU time of clients that have ended, in ms."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (children.ru_utime + children.ru_stime) * 1_000
 
 
 def cpu_ms(pid: int, *, ended: bool = False) -> float:
-    """Return how many ms of a processor a process has used, with its ended children if asked."""
+    """Return the CPU time of a process, in ms, with its ended children if requested."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11 : 15 if ended else 13])) * _TICK_MS

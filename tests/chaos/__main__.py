@@ -1,4 +1,4 @@
-"""``python -m tests.chaos``: runs campaigns in their long form and records what they saw."""
+"""``python -m tests.chaos``: runs campaigns in their long form and records the results."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ ALL = "all"
 
 
 def main() -> int:
-    """Run what was asked for; the exit status is 1 when anything turned red."""
+    """Run the requested campaigns; the exit status is 1 when one turned red."""
     parser = _parser()
     options = parser.parse_args()
     known = {campaign.name: campaign for campaign in table.available()}
@@ -59,7 +59,7 @@ def _list(known: dict[str, Campaign]) -> None:
 
 
 def _see_defects(campaigns: list[Campaign], seed: int | None) -> int:
-    """Plant every defect; the status is 1 when one of them is not seen."""
+    """Plant every defect; return 1 when a campaign does not detect one."""
     unseen = []
     for campaign in campaigns:
         for defect, count in campaign.planted.items():
@@ -117,7 +117,7 @@ def _tell(outcome: Outcome, campaign: Campaign) -> None:
 
 
 def _record_outcome(outcome: Outcome, campaign: Campaign) -> None:
-    """Keep what was seen, red too: the table says what is, not what should be."""
+    """Record the outcome, even a red one: the table reports results, not expectations."""
     figures = {key: round(number, 1) for key, number in outcome.figures.items()}
     red = outcome.red.splitlines()[0] if outcome.red else None
     _record(outcome.campaign, outcome.rounds, campaign.unit, figures, outcome.seed, red)

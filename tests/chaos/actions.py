@@ -1,6 +1,6 @@
-"""One user's deeds in a store inside this program, and whether each was done once.
+"""One user's actions in a store inside this program, and checks that each was done once.
 
-Must not know what goes wrong meanwhile.
+Must not know which faults are injected.
 """
 
 from collections import Counter
@@ -30,9 +30,9 @@ DEEDS = "create create checkpoint snapshot create checkpoint checkpoint prune fo
 
 @dataclass
 class Actions:
-    """What was asked for and is not answered yet, and what was answered.
+    """The requests without an answer so far, and the answers.
 
-    ``kinds`` are the errors that are no defect; anything else that is raised is one.
+    ``kinds`` are the expected errors; any other exception is a defect.
     """
 
     kinds: tuple[str, ...]
@@ -43,7 +43,7 @@ class Actions:
     number: int = 0
 
     async def work(self, engine: Engine, most: int | None = None) -> None:
-        """Do some of everything, or less; ends early when the store has failed."""
+        """Do some actions of every kind, or fewer; end early when the store has failed."""
         for what in DEEDS.split()[:most]:
             if engine.store.failed.is_set():
                 return
@@ -52,18 +52,18 @@ class Actions:
                 await self.ask(engine, request)
 
     async def again(self, engine: Engine) -> None:
-        """Ask once more for what was not answered, under the same keys."""
+        """Retry requests without an answer, under the same keys."""
         waiting, self.open = self.open, []
         for request in waiting:
-            # A forgetting whose files could not be removed was told to fail, and is brought to its
-            # end by the next start: then there is nothing to forget.
+            # A forgetting whose files could not be removed returned an error, and the next start
+            # completes it: then there is nothing left to forget.
             gone = "not_found" if isinstance(request, SystemForget) else ""
             await self.ask(engine, request, done=gone)
 
     async def ask(self, engine: Engine, request: Mutation[Any], *, done: str = "") -> None:
-        """Ask for something and note the answer, or that there was none.
+        """Send a request and note the answer, or that there was none.
 
-        ``done`` is the kind of error that says that it was done before.
+        ``done`` is the kind of error that means that it was done before.
         """
         try:
             with trio.fail_after(PATIENCE_S):
@@ -74,7 +74,7 @@ class Actions:
             if error.kind not in self.kinds:
                 raise Red(f"{request.method} was answered {error.kind}: {error}") from error
             self.open.append(request)
-            if isinstance(request, CheckpointPrune):  # which of them have gone was not told
+            if isinstance(request, CheckpointPrune):  # unknown which checkpoints it deleted
                 self.records = {k: v for k, v in self.records.items() if not k.startswith("chk-")}
         except trio.TooSlowError as hanging:
             raise Red(f"{request.method} was never answered") from hanging
@@ -113,7 +113,7 @@ class Actions:
             self.records = {k: v for k, v in self.records.items() if v != request.mission_id}
 
     async def check(self, engine: Engine) -> None:
-        """Check that everything that was answered is there, once, and both copies of it."""
+        """Check that everything acknowledged is there, once, in both copies."""
         damage = await engine.store.check()
         if damage:
             raise Red(f"the database is damaged: {damage}")

@@ -1,4 +1,4 @@
-"""One request, disturbed at one place in one way, and what must hold afterwards."""
+"""One request, disturbed at one place in one way, and the checks afterwards."""
 
 import json
 import logging
@@ -22,16 +22,16 @@ from tests.support.fleet import Clock, Fleet
 
 HELLO = b'{"jsonrpc":"2.0","id":"h","method":"system.hello"}\n'
 DRAINED_S = 10.0
-# Longer than anybody here waits for anything, in virtual time.
+# Longer than any task here waits for anything, in virtual time.
 SETTLED_S, PATIENCE_S = 8.0, 60.0
-# Between two lives of a store: what is said of a start is no change by a request.
+# These differ between two starts of a store without any request.
 NOT_COMPARED = ("counters", "store_meta", "sqlite_sequence")
 
 State = dict[str, Counter[Any]]
 
 
 def state(fleet: Fleet) -> State:
-    """Return what is stored, without what differs from run to run."""
+    """Return the stored state, without fields that differ from run to run."""
     told = ("status", "type", "trigger", "state", "held_by", "agent_id", "method", "progress")
     found: State = {
         table: Counter(tuple(row[name] for name in told if name in row) for row in rows)
@@ -42,7 +42,7 @@ def state(fleet: Fleet) -> State:
 
 
 def differences(one: State, other: State, *but: str) -> str:
-    """Say in what two states differ, for a person; nothing when they do not."""
+    """Describe the differences between two states; return '' when there are none."""
     return "; ".join(
         f"{name}: {dict(one[name] - other[name])} became {dict(other[name] - one[name])}"
         for name in one
@@ -63,7 +63,7 @@ async def answered(stream: trio.SocketStream) -> Any:
 
 
 def outcome(reply: Any) -> str:
-    """Say in a word what a reply is: done, lost, or the kind of the error."""
+    """Return the outcome of a reply in a word: done, lost, or the kind of the error."""
     if reply is None:
         return "lost"
     replies = reply if isinstance(reply, list) else [reply]
@@ -73,7 +73,7 @@ def outcome(reply: Any) -> str:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a kind of request does when nothing disturbs it."""
+    """The effect of a kind of request without any disturbance."""
 
     before: State
     after: State
@@ -82,7 +82,7 @@ class Undisturbed:
 
 
 class Attempt:
-    """One request, disturbed at one place in one way, and what must hold afterwards."""
+    """One request, disturbed at one place in one way, and the checks afterwards."""
 
     def __init__(self, kind: Kind, way: str, step: int | None) -> None:
         self.kind, self.way, self.step = kind, way, step
@@ -90,7 +90,7 @@ class Attempt:
         self.said: list[logging.LogRecord] = []
 
     def carry_out(self, usual: Undisturbed | None) -> Undisturbed:
-        """Run it in a program of its own; raises Red."""
+        """Run the attempt in a program of its own; raises Red."""
         clock = trio.testing.MockClock(autojump_threshold=0)
         with tempfile.TemporaryDirectory(prefix="a") as place, _listening_to_the_log(self.said):
             found = trio.run(self._run, Path(place), usual, clock=clock, instruments=[self.steps])
@@ -132,7 +132,7 @@ class Attempt:
         return Undisturbed(before, after, state(life.fleet), steps)
 
     async def _check(self, life: Life, line: bytes, reply: Any, usual: Undisturbed) -> None:
-        """Look at what is there, and at what is there when it was asked for again."""
+        """Check the state, and the state after a retry."""
         self._check_half(usual, state(life.fleet), reply)
         said = await self._again(life, line)
         expected = {self.kind.refused or "done"}
@@ -157,9 +157,9 @@ class Attempt:
         await trio.testing.wait_all_tasks_blocked()
 
     async def _disturb(self, life: Life, line: bytes) -> Any:
-        """Ask, disturb, and return the reply if one came."""
+        """Send the request, disturb it, and return the reply if there is one."""
         stream = await trio.open_unix_socket(life.path)
-        if self.way == "reset":  # closing with a reply that nobody has read is no orderly end
+        if self.way == "reset":  # closing with an unread reply resets the connection
             await stream.send_all(HELLO)
         await trio.testing.wait_all_tasks_blocked()
         disturb: dict[str, Callable[[], object]] = {
@@ -183,7 +183,7 @@ class Attempt:
         if patience.cancelled_caught:
             raise self._red("neither an answer nor an end came")
         if self.way == "stop" and self.step is not None:
-            life.stop.set()  # for when it was over before that step came
+            life.stop.set()  # in case it ended before that step
             await self._drained(life)
         return reply
 
@@ -199,7 +199,7 @@ class Attempt:
                 raise self._red(f"{what}: {before} before, and {now[what]} when all was over")
 
     def _check_half(self, usual: Undisturbed, now: State, reply: Any) -> None:
-        """What was answered is there; what is one transaction is there or not."""
+        """Check that acknowledged changes are there, and that no transaction is partial."""
         said = outcome(reply)
         allowed = {"done", "lost", "unavailable", self.kind.refused}
         if self.way == "half":
@@ -212,7 +212,7 @@ class Attempt:
             raise self._red(f"it is half done: {differences(usual.before, now)}")
 
     async def _again(self, life: Life, line: bytes) -> str:
-        """Send the same line once more, and return in a word what was answered."""
+        """Send the same line once more, and return the outcome in a word."""
         stream = await trio.open_unix_socket(life.path)
         with trio.move_on_after(PATIENCE_S) as patience:
             await stream.send_all(line)

@@ -1,7 +1,7 @@
-"""The client goes, the daemon is told to stop, or a request is cancelled: at every single await.
+"""Clients disconnect, the daemon stops, or a request is cancelled: at every single await.
 
-One program holds the server, the engine and the client, under virtual time, so that what is
-disturbed after its n-th step is disturbed at the same place every time.
+One program runs the server, the engine and the client under virtual time. So a disturbance after
+the n-th step always hits the same place.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ from tests.chaos.inflight import KINDS
 from tests.chaos.served import instead
 
 WAYS = ("dropped", "gone", "reset", "half", "stop")
-# At how many places of one kind the short form looks.
+# How many places of one kind the short form tests.
 PLACES = 1
 
 
 @contextmanager
 def _a_place_is_kept() -> Iterator[None]:
-    """Serve a client and do not give its place to the next."""
+    """Serve a client and never release its connection slot."""
 
     with instead(ConnectionLimit, "release", lambda _: None):
         yield
@@ -34,7 +34,7 @@ def _a_place_is_kept() -> Iterator[None]:
 
 @contextmanager
 def _cut_between_two() -> Iterator[None]:
-    """Let a client that goes end an operation between its work and the note that it is done."""
+    """Let a disconnect cancel an operation between its work and the record that it is done."""
 
     async def remembered(engine: Engine, request: Any, work: Callable[[], Any]) -> Any:
         known = await engine.earlier_answer(request)
@@ -52,7 +52,7 @@ def _cut_between_two() -> Iterator[None]:
 
 @contextmanager
 def _commits_are_cancelled() -> Iterator[None]:
-    """Let whoever is cancelled while its commit is under way not learn of it."""
+    """Do not tell a caller that is cancelled during its commit that the commit happened."""
 
     async def submit(lane: WorkerThread, fn: Callable[..., Any], _kind: Any) -> Any:
         job = Job(fn, None)
@@ -65,13 +65,13 @@ def _commits_are_cancelled() -> Iterator[None]:
         yield
 
 
-# What is planted, and the case that it is looked for in: it is not worth the others' time.
+# Each defect with the case that detects it, to save the time of the others.
 PLANTED = {
     "place_kept": (_a_place_is_kept, "append", "gone"),
     "cut_between_two": (_cut_between_two, "backup", "dropped"),
     "cancelled_commit": (_commits_are_cancelled, "wait", "dropped"),
 }
-# Both numbers have no common divisor: every kind meets every way, and neighbours differ in both.
+# The two lengths are coprime: every kind meets every way, and neighbours differ in both.
 CASES = [
     (KINDS[number % len(KINDS)], WAYS[number % len(WAYS)])
     for number in range(len(KINDS) * len(WAYS))
@@ -79,7 +79,7 @@ CASES = [
 
 
 def run(run: Run) -> None:
-    """Disturb one kind of request in one way, at every place, or in the short form at some."""
+    """Disturb one kind of request in one way, at every place; the short form takes some places."""
     usual: dict[str, Undisturbed] = {}
     cases, plant = CASES, nullcontext
     if run.planted:

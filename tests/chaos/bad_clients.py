@@ -1,4 +1,4 @@
-"""Clients that behave badly, many at once; must not know what is promised."""
+"""Clients that misbehave, many at a time; must not know the promises."""
 
 import os
 import random
@@ -21,7 +21,7 @@ BEGUN_HOOK = b'{"jsonrpc":"2.0","method":"hook.deliver","params":{' + b"x" * 200
 
 
 def allow_descriptors(count: int) -> None:
-    """Make room for so many sockets in this process, as far as it may."""
+    """Raise this process's limit for so many sockets, as far as possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))
@@ -40,7 +40,7 @@ def connect_at_once(path: Path) -> socket.socket | None:
 
 
 def push(sock: socket.socket, data: bytes) -> None:
-    """Send what can be sent now; a connection that was closed is none's loss."""
+    """Send as much as possible without waiting; ignore a closed connection."""
     try:
         sock.send(data)
     except OSError:
@@ -48,7 +48,7 @@ def push(sock: socket.socket, data: bytes) -> None:
 
 
 def reset(sock: socket.socket) -> None:
-    """Close a socket that has something unread, so that the other end sees it broken."""
+    """Close a socket with an RST, so that the other end sees it broken."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
 
@@ -57,7 +57,7 @@ def reset(sock: socket.socket) -> None:
 def slow_writers(
     gauge: MeasuredDaemon, count: int, chance: random.Random
 ) -> Iterator[list[socket.socket]]:
-    """Have so many clients connect: with nothing to say, half a line, or a hook's half line."""
+    """Connect so many clients: they send nothing, half a line, or half a hook's line."""
     sockets = []
     try:
         while len(sockets) < count:
@@ -79,7 +79,7 @@ def slow_writers(
 def lazy_readers(
     gauge: MeasuredDaemon, count: int, question: bytes
 ) -> Iterator[list[socket.socket]]:
-    """Have so many clients ask for much, and subscribe, and read nothing."""
+    """Connect so many clients that request large replies, subscribe, and read nothing."""
     subscribe = line(request("event.subscribe", {"since": 0})) + b"\n"
     sockets = []
     try:
@@ -110,7 +110,7 @@ time.sleep(600)
 def process_of_clients(
     gauge: MeasuredDaemon, count: int, question: bytes
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a program with so many connections, which may be stopped and killed."""
+    """Run a program with so many connections that a test may stop and kill."""
     command = [sys.executable, "-I", "-S", "-c", PROGRAM, str(gauge.socket), str(count)]
     process = subprocess.Popen([*command, question.decode()], stdout=subprocess.PIPE, text=True)
     try:

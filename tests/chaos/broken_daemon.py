@@ -1,4 +1,4 @@
-"""A real daemon one of whose system calls fails, by strace; it must leave, and lose nothing."""
+"""A real daemon with a failing system call, by strace; it must exit and lose nothing."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ MOST = {"fdatasync": 60, "fsync": 40, "pwrite64": 200}
 
 
 def break_a_daemon(run: Run, home: Path, env: dict[str, str]) -> None:
-    """Let one call, or all from one on, fail in a daemon, and look at the next daemon."""
+    """Let one call, or all calls from one on, fail in a daemon, and check the next daemon."""
     strace = shutil.which("strace")
     if strace is None:
         return
@@ -47,7 +47,7 @@ def break_a_daemon(run: Run, home: Path, env: dict[str, str]) -> None:
         if ended and status == 0:
             raise Red(f"{what}: it said that the disk failed and left with status 0")
     finally:
-        # Without its tracer it would go on.
+        # Without its tracer it would continue to run.
         for child in _children(process.pid):
             os.kill(child, signal.SIGKILL)
         daemon.clean_up()
@@ -55,7 +55,7 @@ def break_a_daemon(run: Run, home: Path, env: dict[str, str]) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Return the daemon that a tracer runs, if it still does."""
+    """Return the daemon that a tracer runs, if it still exists."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:
@@ -69,7 +69,7 @@ def _terminate(tracer: int) -> None:
 
 
 def _until_ready(daemon: Daemon) -> bool:
-    """Wait until it answers or has left; a daemon that refuses says why."""
+    """Wait until it answers or has exited; a daemon that refuses to start logs why."""
     process, deadline = daemon.process, time.monotonic() + READY_S
     assert process is not None
     while process.poll() is None:
@@ -88,7 +88,7 @@ def _until_ready(daemon: Daemon) -> bool:
 
 
 def _work(daemon: Daemon, told: dict[str, str], what: str) -> bool:
-    """Create missions, noting each answer, '' for none; whether the daemon said that it ends."""
+    """Create missions, note each answer, '' for none; return whether the daemon said it ends."""
     with Fleet(daemon.socket) as client:
         for number in range(MISSIONS):
             key = f"key {number}"
@@ -108,7 +108,7 @@ def _work(daemon: Daemon, told: dict[str, str], what: str) -> bool:
 def _look_at_the_next(
     socket: Path, home: Path, env: dict[str, str], told: dict[str, str], what: str
 ) -> None:
-    """Ask for everything again: what was answered is the same, and each is there once."""
+    """Send all requests again: earlier answers must be the same, and each mission exists once."""
     daemon = Daemon(socket=socket, log=home / "after.log", env=env)
     daemon.start()
     try:

@@ -1,4 +1,4 @@
-"""Well-behaved clients beside whatever a campaign does, and what they noticed of it."""
+"""Well-behaved clients beside any campaign, and their observations."""
 
 import json
 import subprocess
@@ -12,15 +12,15 @@ from tests.chaos.campaign import Red, Run
 
 PROGRAM = Path(__file__).with_name("good_client.py")
 P99_MS = 10.0
-# When a pause comes out longer by this, other programs keep the machine busy.
+# When a pause lasts this much longer than requested, other programs keep the machine busy.
 LATE_MS = 3.0
 
 
 @dataclass
 class Noticed:
-    """How long a polite client waited for each answer, in ms, and what went wrong.
+    """How long a polite client waited for each answer, in ms, and its errors.
 
-    ``late`` is by how much its own pauses came out too long.
+    ``late`` is by how much its own pauses were too long.
     """
 
     times: list[float] = field(default_factory=list)
@@ -28,11 +28,11 @@ class Noticed:
     trouble: list[str] = field(default_factory=list)
 
     def p99(self) -> float:
-        """Return what one answer in a hundred exceeds."""
+        """Return the 99th percentile of the times."""
         return _p99(self.times)
 
     def can_tell(self) -> bool:
-        """Whether the machine had time for it, so that the daemon is what it waited for."""
+        """Return whether the machine was idle enough to blame the daemon for slow answers."""
         return len(self.times) >= 100 and _p99(self.late) < LATE_MS
 
 
@@ -43,7 +43,7 @@ def _p99(times: list[float]) -> float:
 
 @contextmanager
 def polite(path: Path, *, pause_ms: int = 10, manner: str = "stay") -> Iterator[Noticed]:
-    """Have a client ask politely meanwhile; what it noticed is there at the end."""
+    """Run a polite client during the block; its observations are complete at the end."""
     command = [sys.executable, "-I", "-S", str(PROGRAM), str(path), str(pause_ms), manner]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     noticed = Noticed()
@@ -60,7 +60,7 @@ def polite(path: Path, *, pause_ms: int = 10, manner: str = "stay") -> Iterator[
 
 
 def judge(run: Run, noticed: Noticed, who: str, *, p99_ms: float = P99_MS) -> None:
-    """Put into the figures what somebody noticed; raises Red for what must not be."""
+    """Add the observations of a client to the figures; raises Red for a violation."""
     run.add("answers to others", len(noticed.times))
     if noticed.trouble:
         raise Red(f"{who} was not answered: {noticed.trouble[0]}")

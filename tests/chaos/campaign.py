@@ -1,8 +1,8 @@
-"""The frame of every campaign: seeds, rounds, planted defects, figures; must not know any fault.
+"""The framework of campaigns: seeds, rounds, planted defects, figures; must not know any fault.
 
-A campaign shows a promise by trying to break it, round after round. What happens in a round comes
-from the seed and the number of the round alone, as far as the machine allows, so that a round that
-turned red can be repeated alone.
+A campaign tests a promise by trying to break it, round after round. As far as the machine allows,
+the seed and the number of a round determine everything in it. So a red round can be repeated
+alone.
 """
 
 import random
@@ -19,25 +19,25 @@ from tests.support.processes import NeverReady, environment
 
 
 class Red(AssertionError):
-    """A promise was broken; the text says which one and what was seen."""
+    """A promise was broken; the text names it and describes what was seen."""
 
 
 class CannotRun(Exception):
-    """This machine lacks what the campaign needs; the text says what."""
+    """This machine lacks something that the campaign needs; the text names it."""
 
 
 class NotPlanted(Exception):
-    """A daemon did not start with a defect: what the defect changes is not there."""
+    """A daemon did not start with a defect, because the code that the defect patches is missing."""
 
 
 @dataclass(frozen=True)
 class Campaign:
     """One way of trying to break a promise.
 
-    ``run`` goes through ``Run.rounds()`` and raises Red. ``short`` and ``long`` are numbers of
+    ``run`` iterates over ``Run.rounds()`` and raises Red. ``short`` and ``long`` are numbers of
     ``unit``. ``planted`` names the defects that the campaign can plant in the product, each with
     the number of rounds within which it must turn red. ``shared`` is whether it needs a PostgreSQL
-    server: then its short form is run by ``make test-postgres``.
+    server: then ``make test-postgres`` runs its short form.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Campaign:
 
 @dataclass
 class Run:
-    """What a campaign works with while it runs.
+    """The parameters and results of a running campaign.
 
-    ``planted`` is the defect to plant, None for the product as it is. ``judged`` says whether
+    ``planted`` is the defect to plant, None for the unchanged product. ``judged`` says whether
     figures that depend on the machine's speed count: not in the short form, whose machine is busy.
-    ``keep`` leaves the home of a red round where it is.
-    ``figures`` is what was seen, for the table of promises: counts, and times in ms.
+    ``keep`` keeps the home of a red round. ``figures`` holds the results for the table of promises:
+    counts, and times in ms.
     """
 
     seed: int
@@ -74,7 +74,7 @@ class Run:
     chance: random.Random = field(default_factory=random.Random)
 
     def rounds(self) -> Iterator[int]:
-        """Go through the numbers of the rounds; ``chance`` is each round's own."""
+        """Iterate over the numbers of the rounds; each round has its own ``chance``."""
         for number in range(self.count) if self.only is None else [self.only]:
             self.round = number
             self.chance = random.Random(f"{self.seed}/{number}")
@@ -82,16 +82,16 @@ class Run:
             self.done += 1
 
     def add(self, figure: str, number: float = 1) -> None:
-        """Add to a figure."""
+        """Add a number to a figure."""
         self.figures[figure] = self.figures.get(figure, 0) + number
 
     def worst(self, figure: str, number: float) -> None:
-        """Keep the largest of a figure."""
+        """Keep the maximum of a figure."""
         self.figures[figure] = max(self.figures.get(figure, number), number)
 
     @contextmanager
     def home(self) -> Iterator[tuple[Path, dict[str, str]]]:
-        """Make a home for one round: its directory, and the environment of whoever lives there."""
+        """Create a home for one round; yield its directory and the environment of its user."""
         directory = Path(tempfile.mkdtemp(prefix="r", dir=self.place))
         kept = False
         try:
@@ -106,7 +106,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: ``red`` is None, or what was broken and how to see it again."""
+    """The end of a run: ``red`` is None, or the broken promise and how to reproduce it."""
 
     campaign: str
     seed: int
@@ -129,7 +129,7 @@ def carry_out(
 ) -> Outcome:
     """Run a campaign in a directory of its own; raises CannotRun, and NotPlanted for no red.
 
-    ``keep`` leaves the directory of a red run where it is, to be looked at.
+    ``keep`` keeps the directory of a red run for inspection.
     """
     place = Path(tempfile.mkdtemp(prefix="campaign-")).resolve()
     run = Run(seed, count, place, planted, judged=judged, only=only, keep=keep, say=say)

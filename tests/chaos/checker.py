@@ -1,7 +1,7 @@
-"""Holds what users were told against what a daemon says that came back; must not change anything.
+"""Compares what users were told with what a daemon returns later; must not change anything.
 
-``CrewChecker.look`` comes before what was in flight is sent again, when it may have been done;
-``CrewChecker.settle`` after that, when everything must be as it was told, done exactly once.
+``CrewChecker.look`` runs before requests in flight are sent again, when they may be done or not.
+``CrewChecker.settle`` sends them again. Then everything must be as acknowledged, done exactly once.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.chaos.view import OVER, DaemonView, ShownLog, check, check_files, wai
 from tests.chaos.work import Crew
 from tests.chaos.worker import CrewWorker, Said
 
-# What a thing is told to be, and must be from then on, by its kind.
+# The fields of each kind that a user is told and that must not change afterwards.
 FIELDS = {
     "mission": ("title", "description", "status", "priority", "metadata", "project_dir"),
     "sortie": (
@@ -26,18 +26,18 @@ FIELDS = {
     "message": ("to", "subject", "body", "sent_at"),
 }
 RANK = {"queued": 0, "delivered": 1, "acked": 2}
-# Of one worker's checkpoints and snapshots so many are read whole each time.
+# How many of a worker's newest checkpoints and snapshots are read completely each time.
 READ = 3
 ENDS = ("mission.delete", "system.forget")
-# fleetd credits these to the agent in whose process the client runs: here to the session whose hook
-# came last. They are forgotten with that session, whoever asked for them.
+# fleetd credits these to the agent in whose process the client runs: here to the session of the
+# latest hook. They are forgotten with that session, whichever client requested them.
 CREDITED = ("mission_created", "mission_updated", "sortie_created")
 
 
 class CrewChecker:
-    """Looks at a daemon after each break, and remembers the log.
+    """Inspects a daemon after each disturbance, and remembers the log.
 
-    ``patience_s`` is how long it waits for what comes about by itself.
+    ``patience_s`` is how long it waits for background work.
     """
 
     def __init__(self, crew: Crew, home: Path, *, patience_s: float = 20.0) -> None:
@@ -48,11 +48,11 @@ class CrewChecker:
         self.log = ShownLog()
 
     def excuse(self, mission: str) -> None:
-        """Expect no more that checkpoints of a mission are there: somebody else has pruned it."""
+        """Stop expecting the checkpoints of a mission: another client has pruned it."""
         self._pruned.add(mission)
 
     def look(self, client: Fleet) -> None:
-        """Check that nothing acknowledged is lost, whatever became of what was in flight."""
+        """Check that nothing acknowledged is lost, whatever happened to requests in flight."""
         for said in filter(None, (worker.open for worker in self._crew.workers)):
             if said.method == "checkpoint.prune":
                 self._pruned.add(said.mission)
@@ -65,7 +65,7 @@ class CrewChecker:
             _Comparison(worker, view, client, self.log).check()
 
     def settle(self, client: Fleet) -> int:
-        """Send what was in flight again, and check that all was done once and all copies agree.
+        """Send requests in flight again; check that all was done once and all copies agree.
 
         Returns how many requests were sent again.
         """
@@ -91,7 +91,7 @@ class CrewChecker:
         }
 
     def _compare_log(self, client: Fleet) -> None:
-        """Read on in the log, and compare it with what was told of it while it was written."""
+        """Read the new part of the log, and compare it with the live notifications about it."""
         position = self.log.position
         new = self.log.read(client)
         said = [said for worker in self._crew.workers for said in worker.said]
@@ -110,7 +110,7 @@ class CrewChecker:
         self._crew.follower.told.clear()
 
     def _check_done_once(self) -> None:
-        """Count in the log what was acknowledged: each is there, and once."""
+        """Check that the log contains each acknowledged change exactly once."""
         done: Counter[tuple[str, str]] = Counter()
         perhaps: Counter[tuple[str, str]] = Counter()
         sessions = self._ended("session")
@@ -130,7 +130,7 @@ class CrewChecker:
 
 
 class _Comparison:
-    """One worker's things beside the fleet."""
+    """Compares one worker's records with the fleet."""
 
     def __init__(self, worker: CrewWorker, view: DaemonView, client: Fleet, log: ShownLog) -> None:
         self._worker, self._view, self._client, self._log = worker, view, client, log
@@ -176,7 +176,7 @@ class _Comparison:
             check(one["expires_at"] >= fact["expires_at"], f"the lease of {name} became shorter")
 
     def _over(self, fact: dict[str, Any]) -> bool:
-        """Return whether its mission is over, or was: of such fleetd prunes checkpoints."""
+        """Return whether its mission is or was over: fleetd prunes checkpoints of such missions."""
         return any(self._log.words[each, str(fact.get("mission_id"))] for each in OVER)
 
     def _check_letters(self, touched: frozenset[str]) -> None:
@@ -201,7 +201,7 @@ class _Comparison:
                 check(position >= cursor["position"], f"{cursor['id']} went back to {position}")
 
     def _check_content(self) -> None:
-        """Read the newest checkpoints and snapshots whole."""
+        """Read the newest checkpoints and snapshots completely."""
         for kept in self._worker.own("kept")[-READ:]:
             if kept["id"] in self._view.kept and "integrity" in kept and not self._over(kept):
                 self._same("checkpoint.get", {"checkpoint_id": kept["id"]}, kept)

@@ -1,7 +1,7 @@
-"""Clients that are slow, silent, greedy, gone or too many, in front of a real daemon.
+"""Clients that are slow, silent, greedy, disconnected or too many, for a real daemon.
 
-A round is one kind of trouble. Beside it polite clients ask, and hook clients report; afterwards
-everything that the trouble took has to be free again.
+A round is one kind of trouble. Meanwhile polite clients send requests, and hook clients report.
+Afterwards the daemon must have released everything that the trouble used.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.support.hook_client import start as start_hook
 
 SETTINGS = "[limits]\nline_timeout_ms = {line}\nreply_timeout_ms = {reply}\nconnections = {slots}\n"
 PATIENCE_S = 30.0
-# What 50 readers that never read may cost: what was read for each, and 32 MiB of replies.
+# The memory for 50 clients that never read: their received requests, and 32 MiB of replies.
 READERS_MEMORY = 350 * MB
 AGAIN = line(request("system.health", {})) + b"\n"
 DEFECTS = {
@@ -43,7 +43,7 @@ DEFECTS = {
 
 
 class Trouble:
-    """One daemon, and what is done to it."""
+    """One daemon, and what a round does to it."""
 
     def __init__(self, run: Run, gauge: MeasuredDaemon) -> None:
         self.run = run
@@ -59,13 +59,13 @@ class Trouble:
         self.descriptors = gauge.descriptors()
 
     def much(self) -> bytes:
-        """Return a question with a reply of 2 MB."""
+        """Return a request with a reply of 2 MB."""
         return line(request("event.list", {"type": "large_one"})) + b"\n"
 
     # The kinds of trouble
 
     def slow_writers(self) -> None:
-        """More clients than there are slots say nothing, or half a line."""
+        """Send nothing or half a line from more clients than there are slots."""
         count = 1_000 if self.long else 40
         with bad.slow_writers(self.gauge, count, self.run.chance) as slow:
             self.served(20)
@@ -78,7 +78,7 @@ class Trouble:
         self.run.add("slow writers", count)
 
     def half_lines_end(self) -> None:
-        """Half a line is given its time and no more, though the slots are not wanted."""
+        """Check the timeout for half a line, even while slots are free."""
         with ExitStack() as stack:
             socks = [
                 stack.enter_context(dial(self.gauge.socket, self.patience_s)) for _ in range(5)
@@ -89,7 +89,7 @@ class Trouble:
                 self.closed_by_itself(sock, "line_timeout_ms")
 
     def lazy_readers(self) -> None:
-        """50 clients ask for much and never read; memory is bounded, and they lose their places."""
+        """Check that clients that never read cost bounded memory and lose their connections."""
         count = 50 if self.long else 6
         self.gauge.forget_peak()
         with bad.lazy_readers(self.gauge, count, self.much()):
@@ -102,7 +102,7 @@ class Trouble:
         self.run.add("readers that never read", count)
 
     def vanishing(self) -> None:
-        """Clients close, reset, and are killed and stopped with requests in flight."""
+        """Close, reset, kill and stop clients with requests in flight."""
         count = 200 if self.long else 20
         for number in range(count):
             sock = dial(self.gauge.socket, self.patience_s)
@@ -119,7 +119,7 @@ class Trouble:
         self.run.add("clients that vanished", count + 10)
 
     def many(self) -> None:
-        """Clients come and go, one after the other."""
+        """Connect and disconnect many clients, one after the other."""
         count = 3_000 if self.long else 50
         for _ in range(count):
             with dial(self.gauge.socket, self.patience_s) as sock:
@@ -128,7 +128,7 @@ class Trouble:
         self.run.add("connections", count)
 
     def no_descriptors(self) -> None:
-        """The daemon may open nothing more: clients wait, files are late, and all is made up."""
+        """Leave the daemon no descriptors: clients wait, files are late, all is caught up."""
         pid, gauge = self.gauge.pid, self.gauge
         old = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         with Fleet(gauge.socket) as client, ExitStack() as stack:
@@ -167,7 +167,7 @@ class Trouble:
             time.sleep(0.1)
 
     def flood(self) -> None:
-        """One client asks as fast as it can; a polite one beside it is answered in between."""
+        """Let one client flood the daemon; a polite client must still get answers in between."""
         ends = time.monotonic() + (3 if self.long else 0.2)
         asked = 0
         append = line(request("event.append", {"type": "flood_event", "data": {}})) + b"\n"
@@ -185,7 +185,7 @@ class Trouble:
         self.run.add("requests of a flood", asked)
 
     def lock_waiters(self) -> None:
-        """Clients wait for a lock, and vanish; nobody is in their way afterwards."""
+        """Let clients wait for a lock and disconnect; they must not block others afterwards."""
         count = 64 if self.long else 8
         path = f"/srv/{self.run.round}"
         with Fleet(self.gauge.socket) as client, ExitStack() as stack:
@@ -204,10 +204,10 @@ class Trouble:
             client.call_raw("lock.release", {"lock_id": held["id"], "agent_id": "last"})
         self.run.add("lock waiters", count)
 
-    # What must hold
+    # Checks
 
     def served(self, count: int, at_most: int = 1_000) -> None:
-        """Be a good client so many times, each on a connection of its own; raises Red."""
+        """Be a good client so many times, each on a separate connection; raises Red."""
         for _ in range(min(count, at_most)):
             with dial(self.gauge.socket, self.patience_s) as sock:
                 try:
@@ -219,7 +219,7 @@ class Trouble:
                     raise Red(f"a good client was answered {answer[:200]!r}")
 
     def closed_by_itself(self, sock: socket.socket, limit: str) -> None:
-        """Wait until the daemon says which limit was broken and closes; raises Red."""
+        """Wait until the daemon names the exceeded limit and closes; raises Red."""
         said = b""
         try:
             while data := sock.recv(65_536):
@@ -243,7 +243,7 @@ KINDS: tuple[Callable[[Trouble], None], ...] = (
 
 
 def run(run: Run) -> None:
-    """One kind of trouble a round, and a look at what is left of it."""
+    """Make one kind of trouble in each round, and check what remains of it."""
     bad.allow_descriptors(2_000)
     long = run.judged and not run.planted
     settings = SETTINGS.format(
@@ -278,7 +278,7 @@ def _one(trouble: Trouble, kind: Callable[[Trouble], None], env: dict[str, str])
 def _beside(
     trouble: Trouble, kind: Callable[[Trouble], None], env: dict[str, str]
 ) -> Iterator[list[Noticed]]:
-    """Have polite clients and a hook client at work meanwhile, in the long form."""
+    """Run polite clients and a hook client during the block, in the long form."""
     if not trouble.long or kind is Trouble.no_descriptors:
         yield []
         return

@@ -1,7 +1,7 @@
-"""Clocks that are stepped, machines that sleep, restarts: one ``context_compacted`` per silence.
+"""Stepped clocks, suspended machines, restarts: one ``context_compacted`` per silence.
 
-A round is a random history of an engine under virtual time, beside a model of what a silence is:
-so much time that the machine was awake, with nothing done, nobody busy, and somebody not waiting.
+A round is a random history of an engine under virtual time, beside a model of a silence: for some
+time the machine was awake, nothing was done, no agent was busy, and at least one was not waiting.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ TIMES = (20 * SECOND, MINUTE, 4 * MINUTE, LIMIT, LIMIT + 1, LIMIT + 2 * SECOND, 
 
 
 def campaign(run: Run) -> None:
-    """Live through one history after the other."""
+    """Run one history after the other."""
     for number in run.rounds():
         root = run.place / f"r{number}"
         root.mkdir()
@@ -49,7 +49,7 @@ def campaign(run: Run) -> None:
 
 
 async def _no_repository(directory: str | None) -> None:
-    """Ask no Git: virtual time would run on while a real process works."""
+    """Do not run Git: virtual time would advance while a real process works."""
 
 
 def _planted(defect: str | None) -> Any:
@@ -64,7 +64,7 @@ def _planted(defect: str | None) -> Any:
 
 
 class WallClock(Clock):
-    """A clock by which the machine seems to be awake as long as the wall clock says."""
+    """A clock whose awake time follows the wall clock."""
 
     def uptime(self) -> Uptime:
         return Uptime(self(), self.boot_id)
@@ -72,7 +72,7 @@ class WallClock(Clock):
 
 @dataclass
 class Watched:
-    """A mission, as the model knows it; moments are on the awake clock, ``at`` on the other."""
+    """A mission in the model; moments are on the awake clock, ``at`` is on the wall clock."""
 
     id: str
     agent: str
@@ -86,7 +86,7 @@ class Watched:
     silences: int = 0
 
     def due(self) -> int | None:
-        """Return from when on it is silent, None if it will not be."""
+        """Return the moment when it becomes silent, None if it will not."""
         if not self.open or self.waiting or self.noticed:
             return None
         ends = [since + LONGEST_CALL for since in self.calls.values()]
@@ -94,7 +94,7 @@ class Watched:
 
 
 class _History:
-    """One engine's life and lives, and the model beside it."""
+    """The runs of one engine, and the model beside it."""
 
     def __init__(self, run: Run, root: Path) -> None:
         self._run, self._root, self._chance = run, root, run.chance
@@ -105,7 +105,7 @@ class _History:
         self._calls = 0
 
     async def live(self) -> None:
-        """Take random steps, in several lives of the engine."""
+        """Take random steps, in several runs of the engine."""
         self._clock.follow_trio()
         steps = STEPS if self._run.judged and not self._run.planted else LESS
         while steps > 0:
@@ -142,18 +142,18 @@ class _History:
                 nursery.cancel_scope.cancel()
 
     async def _beat(self, fleet: Fleet) -> None:
-        """Let every agent say that it lives, which keeps no mission active."""
+        """Let every agent send heartbeats, which do not keep a mission active."""
         while True:
             for mission in self._missions:
                 await fleet.do(AgentHeartbeat(mission.agent))
             await trio.sleep(BEAT_S)
 
     def _awake(self) -> int:
-        """Return how long the machine has been awake, whatever the engine is told."""
+        """Return how long the machine has really been awake, whatever the engine is told."""
         return Clock.uptime(self._clock).awake_ms
 
     async def _rest(self) -> None:
-        """Leave the engine closed for a while; now and then the machine is started anew."""
+        """Leave the engine closed for a while; sometimes reboot the machine."""
         if self._chance.random() < 0.7:
             await trio.sleep(self._chance.choice(TIMES) / 1000)
             return
@@ -162,7 +162,7 @@ class _History:
         clock.pass_by(passed)
         clock.follow_trio()
         clock.reboot(self._chance.choice(TIMES))
-        for mission in self._missions:  # only the timestamps are left to count from
+        for mission in self._missions:  # only timestamps remain to count from
             mission.active = min(-max(clock() - mission.at, 0), 0)
             mission.calls.clear()
 
@@ -209,7 +209,7 @@ class _History:
             mission.open = False
 
     async def _work(self) -> None:
-        """Do something, or only look: that is no activity."""
+        """Do something, or only read: reading is no activity."""
         if not (mission := self._any(waiting=False)):
             return
         if self._chance.random() < 0.5:
@@ -219,7 +219,7 @@ class _History:
             self._active(mission)
 
     async def _call(self) -> None:
-        """Begin a tool call, or end one."""
+        """Begin a tool call or end one."""
         if not (mission := self._any(waiting=False)):
             return
         if mission.calls and self._chance.random() < 0.5:
@@ -232,7 +232,7 @@ class _History:
         self._active(mission)
 
     async def _wait(self) -> None:
-        """Wait for the user, or go on with what the user says."""
+        """Wait for the user, or continue with the user's answer."""
         if mission := self._any():
             mission.waiting = not mission.waiting
             mission.calls.clear()
@@ -244,14 +244,14 @@ class _History:
         await self._fleet.do(EventAppend(kind, mission.id, mission.agent, data))
 
     async def _recover(self) -> None:
-        """Recover a mission of which silence was noticed; that is no activity either."""
+        """Recover a mission with a noticed silence; that is no activity either."""
         if mission := self._any(noticed=True):
             await self._fleet.do(RecoveryRestore(mission_id=mission.id))
 
-    # What must hold
+    # Checks
 
     async def _compare(self) -> None:
-        """Compare what was noticed, and when, with what the model says."""
+        """Compare the noticed silences and their times with the model."""
         await self._fleet.settle()
         now = self._awake()
         for name, when in self._begun:

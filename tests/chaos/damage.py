@@ -1,8 +1,8 @@
-"""Flipped bits, cuts and holes anywhere in what fleetd stores: never served as good.
+"""Flipped bits, cuts and holes anywhere in fleetd's files: never served as good.
 
-A store is filled once, with all nouns, and ended in order or not. Each round damages a copy of it
-in one place and opens it. A witness, every row and every record, says what may be served: what was
-stored, or a refusal in words; and what a file lost, the row still has.
+A store is filled once, with all kinds of records, and closed cleanly or killed. Each round damages
+a copy of it in one place and opens it. A witness of every row and record defines what may be
+served: the stored data, or a typed error. If a file lost a record, the row must still have it.
 """
 
 import random
@@ -44,13 +44,13 @@ UNCHECKED = "pages-without-checksums"
 UNTOLD = "without a last change that has no event"
 HARMLESS = "healed or harmless"
 Rows = dict[str, set[tuple[Any, ...]]]
-# What a start changes by itself.
+# Tables that a start changes by itself.
 _OWN = ("store_meta", "agents")
 
 
 @dataclass(frozen=True)
 class Master:
-    """A store as it was left, and what it held."""
+    """A closed store, and what it held."""
 
     root: Path
     rows: Rows
@@ -94,7 +94,7 @@ def _copied(run: Run, root: Path) -> Path:
 
 
 async def _fill(root: Path, chance: random.Random, facts: list[Fact]) -> Path:
-    """Work on a store; returns a copy of it as a kill leaves it."""
+    """Work on a store; return a copy of it as a kill leaves it."""
     async with running(root) as fleet:
         for name in ("a", "b"):
             worker = LedgerWorker(fleet, name, chance, facts.append)
@@ -111,7 +111,7 @@ async def _fill(root: Path, chance: random.Random, facts: list[Fact]) -> Path:
 
 
 def _compress(fleet: Fleet, facts: list[Fact]) -> None:
-    """Let half of the snapshots be old ones."""
+    """Compress half of the snapshots, as if they were old."""
     backups = fleet.engine.backups["snapshot"]
     for fact in [fact for fact in facts if fact.kind == "snapshot"][::2]:
         data = backups.read(fact.value[0], fact.id)
@@ -157,11 +157,11 @@ def _round(run: Run, master: Master) -> None:
 
 
 async def _serve(master: Master, place: Path, path: Path) -> str:
-    """Open a damaged store and compare everything that it serves with what was stored."""
+    """Open a damaged store and compare everything that it serves with the stored data."""
     without_event = False
     told, gone = 0, not (place / "data" / "squawk.db").exists()
     async with running(place) as fleet:
-        # What came back from files, or is known to be lost, is under a new epoch, which tells so.
+        # Records restored from files, or known to be lost, are in a new epoch with an event.
         lost = gone or "store_restored" in {event.type for event in await fleet.events()}
         for table, rows in master.rows.items():
             try:
@@ -190,9 +190,9 @@ async def _serve(master: Master, place: Path, path: Path) -> str:
 
 
 async def _all_told(fleet: Fleet, master: Master) -> bool:
-    """Whether every event is there: then the end of a WAL may lack changes that have none.
+    """Return whether every event is there: then a cut WAL may lack changes that have none.
 
-    Those are notes of the daemon's own, such as that a file was written.
+    Those are notes of the daemon itself, such as that a file was written.
     """
     try:
         return await _rows(fleet, "events") == master.rows["events"]
@@ -201,7 +201,7 @@ async def _all_told(fleet: Fleet, master: Master) -> bool:
 
 
 async def _diagnosed(fleet: Fleet) -> bool:
-    """Whether doctor says that the database is damaged."""
+    """Return whether the doctor reports that the database is damaged."""
     found = (await fleet.do(SystemDoctor())).findings
     return not all(each.ok for each in found if each.check in ("database", "log"))
 
@@ -211,9 +211,9 @@ def _short(rows: set[tuple[Any, ...]]) -> str:
 
 
 def _damage(place: Path, chance: random.Random, aim: str | None) -> tuple[Path, str]:
-    """Damage one file in one place; kinds of files come up equally often, and so do their parts.
+    """Damage one file in one place; choose kinds of files, and their parts, equally often.
 
-    With a file there may go the whole database: then nothing else says what the file has said.
+    Damage to a file may come with the loss of the database: then no other copy exists.
     """
     kinds: dict[str, list[Path]] = {}
     for path in sorted(place.rglob("*")):
@@ -236,7 +236,7 @@ def _damage(place: Path, chance: random.Random, aim: str | None) -> tuple[Path, 
 
 
 def _somewhere(data: bytearray, chance: random.Random) -> int:
-    """Return a place in a file: its head, a page's or a frame's head, or anywhere."""
+    """Return a position in a file: in its header, in a page's or frame's header, or anywhere."""
     part = chance.randrange(4)
     if part == 0:
         return chance.randrange(min(100, len(data)))
@@ -269,7 +269,7 @@ def _scramble(data: bytearray, offset: int, chance: random.Random) -> None:
     data[start : start + 512] = chance.randbytes(min(512, len(data) - start))
 
 
-# What a defect is to be seen by, so that it is seen soon.
+# The file that reveals a defect, so that it is detected soon.
 _AIMED = {
     UNCHECKED: "squawk.db",
     "end-not-missed": "squawk.db-wal",
@@ -285,12 +285,12 @@ _WAYS: list[tuple[str, Callable[[bytearray, int, random.Random], None]]] = [
 
 
 def _unread(whole: dict[str, Any], digest: str | None, _layout: Any) -> Checkpoint:
-    """Believe a checkpoint without a look at its digest."""
+    """Return a checkpoint without checking its digest."""
     return msgspec.convert({**whole, "integrity": {"digest": digest or ""}}, Checkpoint)
 
 
 def _planted(defect: str | None) -> ExitStack:
-    """Let the product do what it must not."""
+    """Plant a defect in the product."""
     stack = ExitStack()
     if defect == "digests-not-compared":
         stack.enter_context(mock.patch.object(codec, "_checked", _unread))

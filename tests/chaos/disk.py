@@ -1,9 +1,9 @@
-"""A disk whose power can be cut after the fact: it notes what is written, and what was synced.
+"""A disk whose power can be cut after the fact: it records writes and syncs.
 
-What happens below a directory is recorded, of SQLite by a VFS and of Python by its calls to the
-system. For every moment of such a record ``after_cut`` makes a directory as a file system may leave
-it: whatever was not synced is there, torn, or not, names independently of contents. Real syncs are
-left out; nothing here survives a real power cut. Must not know what is stored.
+It records all changes below a directory: SQLite's by a VFS, Python's by its system calls. For every
+moment of such a record ``after_cut`` creates a directory as a file system may leave it: unsynced
+data is there, torn, or missing, and names are independent of contents. Real syncs are skipped;
+nothing here survives a real power cut. Must not know what is stored.
 """
 
 import os
@@ -38,20 +38,20 @@ class Write(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A node was made so long."""
+    """The size of a node was set."""
 
     node: int
     size: int
 
 
 class Sync(NamedTuple):
-    """What a node holds is on the disk; the names in it, if it is a directory."""
+    """A node was synced: its content, or its names, if it is a directory."""
 
     node: int
 
 
 class Name(NamedTuple):
-    """A node got a name in a directory; one that it had before is gone, if it was renamed."""
+    """A node got a name in a directory; a rename removes its previous name."""
 
     directory: int
     name: str
@@ -60,14 +60,14 @@ class Name(NamedTuple):
 
 
 class Unname(NamedTuple):
-    """A name is gone."""
+    """A name was removed."""
 
     directory: int
     name: str
 
 
 class Said(NamedTuple):
-    """Somebody was told something; the disk has no part in it."""
+    """A client was told something; this does not affect the disk."""
 
     what: Any
 
@@ -77,7 +77,7 @@ Step = Write | Size | Sync | Name | Unname | Said
 
 @dataclass
 class Platter:
-    """What is on the disk for sure, and what is still on its way.
+    """What is certainly on the disk, and the pending writes.
 
     A node is bytes, a text (where a symlink points), or names, if it is a directory.
     """
@@ -87,7 +87,7 @@ class Platter:
     named: list[Name | Unname] = field(default_factory=list)
 
     def take(self, step: Step) -> None:
-        """Let a step happen."""
+        """Apply a step."""
         if isinstance(step, Write | Size):
             self.written.setdefault(step.node, []).append(step)
         elif isinstance(step, Name | Unname):
@@ -120,7 +120,7 @@ class Platter:
         return found
 
     def rename(self, step: Name | Unname) -> None:
-        """Let names change, as far as that is still possible."""
+        """Apply a change of names, as far as that is still possible."""
         if isinstance(step, Unname):
             self.names(step.directory).pop(step.name, None)
             return
@@ -143,13 +143,13 @@ def _apply(content: bytearray, step: Write | Size) -> None:
 
 
 class RecordedDisk:
-    """Records what happens below a directory; what is there at first is on the disk."""
+    """Records all changes below a directory; its initial content is on the disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.steps: list[Step] = []
         self.syncs = True
-        """False for a disk that says it has synced and has not."""
+        """False for a disk that reports syncs but does not perform them."""
         self._mutex = threading.RLock()
         self._real = {name: getattr(os, name) for name in _CALLS}
         self._nodes: dict[tuple[int, int], int] = {}
@@ -165,7 +165,7 @@ class RecordedDisk:
         self.steps = []
 
     def say(self, what: Any) -> None:
-        """Note that somebody was told something."""
+        """Note that a client was told something."""
         self._note(Said(what))
 
     def _scan(self, directory: Path, node: int) -> None:
@@ -194,7 +194,7 @@ class RecordedDisk:
     def _node(self, info: os.stat_result) -> int | None:
         return self._nodes.get(_key(info))
 
-    # What Python does.
+    # Calls of Python
 
     @contextmanager
     def recording(self) -> Iterator[str]:
@@ -211,7 +211,7 @@ class RecordedDisk:
             vfs.unregister()
 
     def _where(self, path: Any, descriptor: int | None) -> tuple[int, str] | None:
-        """Return the directory of a path and the name in it, None for what is not ours."""
+        """Return the directory of a path and the name in it, None for a path outside."""
         text = os.fspath(path)
         head, _, name = (text.decode() if isinstance(text, bytes) else text).rpartition("/")
         with suppress(OSError):
@@ -249,7 +249,7 @@ class RecordedDisk:
             self._real["close"](descriptor)
 
     def _look(self, descriptor: int) -> None:
-        """Note what Python wrote into a file; of SQLite's files the VFS knows."""
+        """Note what Python wrote into a file; the VFS notes SQLite's files."""
         with suppress(OSError):
             info = os.fstat(descriptor)
             node = self._node(info)
@@ -313,7 +313,7 @@ class RecordedDisk:
                 self.steps.append(Unname(*where))
 
     def _lose(self, info: os.stat_result | None) -> None:
-        """Know a node no more whose last name goes: its number may be given to another."""
+        """Drop a node when its last name is removed: its inode number may be reused."""
         if info is not None and (info.st_nlink == 1 or stat.S_ISDIR(info.st_mode)):
             self._nodes.pop(_key(info), None)
 
@@ -322,7 +322,7 @@ class RecordedDisk:
             self._real["mkdir"](path, mode, dir_fd=dir_fd)
             self._appeared(path, dir_fd, {})
 
-    # What SQLite does.
+    # Calls of SQLite
 
     def opened(self, path: str, *, made: bool) -> int | None:
         """Return the node of a file that SQLite opens."""
@@ -336,7 +336,7 @@ class RecordedDisk:
             return node
 
     def wrote(self, node: int | None, offset: int, data: bytes) -> None:
-        """Note a write of SQLite's."""
+        """Note a write by SQLite."""
         if node is not None:
             self._note(Write(node, offset, bytes(data)))
 
@@ -346,7 +346,7 @@ class RecordedDisk:
             self._note(Size(node, size))
 
     def synced(self, node: int | None, directory: str | None) -> None:
-        """Note a sync of SQLite's, of a directory as well."""
+        """Note a sync by SQLite, of a directory as well."""
         with self._mutex:
             if not self.syncs:
                 return
@@ -356,7 +356,7 @@ class RecordedDisk:
                 self.synced(self._node(os.stat(directory)), None)
 
     def delete(self, path: str, delete: Callable[[], None]) -> None:
-        """Have SQLite delete a file, and note it."""
+        """Let SQLite delete a file, and note it."""
         with self._mutex:
             where, info = self._where(path, None), self._there(path)
             delete()
@@ -364,7 +364,7 @@ class RecordedDisk:
             if where is not None:
                 self._note(Unname(*where))
 
-    # What is left of it.
+    # Results
 
     def moments(self, kinds: tuple[type, ...] = (Write, Size, Sync, Name, Unname)) -> list[int]:
         """Return the moments before which something happened, and the last one."""
@@ -372,13 +372,13 @@ class RecordedDisk:
         return [*found, len(self.steps)]
 
     def said(self, moment: int) -> list[Any]:
-        """Return what somebody had been told by then."""
+        """Return what clients had been told by then."""
         return [step.what for step in self.steps[:moment] if isinstance(step, Said)]
 
     def after_cut(self, moment: int, chance: random.Random | None, place: Path) -> None:
-        """Make a directory as it may be after the power went at a moment.
+        """Create a directory as it may be after a power cut at a moment.
 
-        Without chance nothing is there that was not synced.
+        Without ``chance`` everything unsynced is missing.
         """
         platter = deepcopy(self.first)
         for step in self.steps[:moment]:
@@ -394,7 +394,7 @@ def _key(info: os.stat_result) -> tuple[int, int]:
 
 
 def _spill(platter: Platter, chance: random.Random) -> None:
-    """Let some of what was on its way be on the disk."""
+    """Apply some of the pending writes to the disk."""
     keeps = _taste(chance)
     for step in platter.named:
         if keeps():
@@ -404,13 +404,13 @@ def _spill(platter: Platter, chance: random.Random) -> None:
 
 
 def _taste(chance: random.Random) -> Callable[[], bool]:
-    """Return a way to choose what is there: nothing, all, or some of it, few or many."""
+    """Return a function that chooses what is kept: nothing, all, few or many."""
     share = chance.choice((0.0, 1.0, 0.5, 0.1, 0.9))
     return lambda: chance.random() < share
 
 
 def _mangle(content: bytearray, pending: list[Write | Size], chance: random.Random) -> None:
-    """Let some of what was written be there, in sectors, and where nothing was, anything."""
+    """Keep some of the written sectors; fill gaps with anything."""
     before = len(content)
     keeps = _taste(chance)
     upto = chance.randrange(len(pending) + 1) if chance.random() < 0.5 else len(pending)
@@ -431,7 +431,7 @@ def _mangle(content: bytearray, pending: list[Write | Size], chance: random.Rand
 
 
 def _sectors(step: Write) -> Iterator[tuple[int, bytes]]:
-    """Cut a write where sectors end."""
+    """Split a write at sector boundaries."""
     position = 0
     while position < len(step.data):
         size = SECTOR - (step.offset + position) % SECTOR
@@ -465,7 +465,7 @@ def gone_after(place: Path) -> Iterator[Path]:
 
 
 class _Vfs(apsw.VFS):
-    """Passes everything on to the real file system and notes it."""
+    """Passes every call on to the real file system and notes it."""
 
     def __init__(self, disk: RecordedDisk) -> None:
         self.vfs_name = f"disk-{id(disk)}"
@@ -489,11 +489,11 @@ class _File(apsw.VFSFile):
         super().__init__(page_checksums.VFS, name, flags)
         self._disk = disk
         self._node = disk.opened(path, made=made) if path else None
-        # As SQLite does it: with the first sync of a journal goes a sync of its directory.
+        # As SQLite does it: the first sync of a journal also syncs its directory.
         self._directory = str(Path(path).parent) if path and self._journal else None
 
     def xWrite(self, data: bytes, offset: int) -> None:
-        super().xWrite(data, offset)  # below, a page gets its checksum, in these very bytes
+        super().xWrite(data, offset)  # the VFS below writes the page checksum into these bytes
         self._disk.wrote(self._node, offset, data)
 
     def xTruncate(self, size: int) -> None:

@@ -1,7 +1,7 @@
-"""Mixed load for an hour: what a daemon holds in memory, descriptors and files must not grow.
+"""Mixed load for an hour: a daemon's memory, descriptors and files must not grow.
 
-A day of its housekeeping lasts half a minute here, and nothing is kept for longer, so that what
-comes and what goes are in balance soon. What still grows then grows for ever.
+A day of its housekeeping lasts half a minute here, and retention is as short, so that creation and
+deletion soon balance. Anything that still grows then grows for ever.
 """
 
 import os
@@ -26,10 +26,10 @@ AGING = (
     "from fleetd.domain.sessions import deliveries\n"
     "idempotency.KEPT_MS = deliveries.KEPT_MS = {day} * 1_000\n"
 )
-# In a few seconds no WAL of the usual length is filled.
+# A WAL of the usual length does not fill up in a few seconds.
 SMALL_WAL = "from fleetd.store.sqlite import wal_checkpointer as w; w.PAGES; w.PAGES = 50\n"
 DEFECTS = {
-    # So much at a time that a busy machine shows it too, so seldom that a fast one can bear it.
+    # Large enough to show on a busy machine, and rare enough for a fast one to bear.
     "memory": "import time; from fleetd.engine import engine; kept = [0.0]\n"
     "async def leaky(self, *given, **named):\n"
     "    if time.monotonic() - kept[0] > 0.05:\n"
@@ -43,17 +43,17 @@ DEFECTS = {
     "wal": "from fleetd.store.sqlite import wal_checkpointer as w; plant(w, 'PAGES', 1 << 40)\n",
 }
 MEMORY = 80 * MB
-# How much may be added by the slope after the first quarter, beside 5 % of what there is: the sizes
-# swing by so much with each day of housekeeping, and a file keeps the largest it ever had.
+# How much the slope after the first quarter may add, besides 5 % of the size: the sizes vary this
+# much with each day of housekeeping, and a file keeps the largest size it ever had.
 BY_SLOPE = {"memory": 4 * MB, "database": 4 * MB, "wal": 4 * MB, "files": 4 * MB, "threads": 1}
-# In the short form, whose hour has not begun: how much at all.
+# The limits of the total growth in the short form, whose hour has not begun.
 AT_ALL = {"memory": 24 * MB, "database": 24 * MB, "wal": 2 * MB, "files": 24 * MB, "threads": 12}
 DESCRIPTORS = 40
 
 
 @dataclass
 class UsageSample:
-    """What was seen at a moment, in seconds since the beginning."""
+    """The usage at a moment, in seconds since the beginning."""
 
     at: float
     memory: float
@@ -142,7 +142,7 @@ def _size(path: Path) -> int:
 
 
 def _size_below(directory: Path) -> int:
-    """Return what files and directories below take, also empty ones."""
+    """Return the size of all files and directories below, including empty ones."""
     total = 0
     for place, names, files in os.walk(directory):
         total += sum(_size(Path(place, each)) for each in files) + 4_096 * len(names)
@@ -150,7 +150,7 @@ def _size_below(directory: Path) -> int:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return how fast something grows, per second, whatever single points say (Theil and Sen)."""
+    """Return how fast something grows, per second, robust to outliers (Theil and Sen)."""
     thin = points[:: max(1, len(points) // 200)]
     found = [
         (later[1] - one[1]) / (later[0] - one[0])
@@ -162,7 +162,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def _judge(run: Run, samples: list[UsageSample], agents: int, *, long: bool) -> None:
-    """Raise Red for what grows after the first quarter."""
+    """Raise Red for growth after the first quarter."""
     settled = samples[len(samples) // 4 :]
     run.figures["MB of memory at the end"] = settled[-1].memory / MB
     run.figures["MB of database at the end"] = settled[-1].database / MB

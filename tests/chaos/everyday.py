@@ -1,4 +1,4 @@
-"""Agents at their everyday work, at a pace, who clear away what is over; must not judge it."""
+"""Agents at their everyday work, at a pace, who delete what is over; must not judge it."""
 
 import json
 import random
@@ -12,14 +12,14 @@ from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError
 from tests.chaos.hostile import hook_line
 
-# What a daemon may answer though nothing is wrong: agents are in each other's way.
+# Errors that a daemon may return though nothing is wrong: agents block each other.
 USUAL = {"lock_conflict", "limit", "not_found", "invalid_state", "conflict"}
 
 
 class EverydayAgent:
-    """One agent: mission after mission, with locks, letters, records and an agent CLI's sessions.
+    """One agent: mission after mission, with locks, messages, records and an agent CLI's sessions.
 
-    ``pause_s`` is how long it rests between two requests. The mission before the last is deleted.
+    ``pause_s`` is the pause between two requests. The mission before the last is deleted.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class EverydayAgent:
         self.session = ""
 
     def run(self) -> None:
-        """Work until told to stop; what should not have happened is kept in ``broken``."""
+        """Work until stopped; ``broken`` keeps an unexpected error."""
         try:
             with Fleet(self.path) as self.client:
                 number = 0
@@ -46,7 +46,7 @@ class EverydayAgent:
             self.broken = None if self.stop.is_set() else error
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a request, {} when it was refused for a usual reason; rests afterwards."""
+        """Send a request, {} when it was refused for a usual reason; pause afterwards."""
         if self.stop.is_set():
             raise InterruptedError
         begun = time.monotonic()
@@ -61,7 +61,7 @@ class EverydayAgent:
         return found
 
     def hook(self, event: str, **said: Any) -> None:
-        """Tell what a hook of the agent's session would tell, on a connection of its own."""
+        """Report an event as a hook of the agent's session does, on a separate connection."""
         payload = {"hook_event_name": event, "session_id": self.session, "cwd": str(self.place)}
         delivery = f"{self.chance.getrandbits(128):032x}"
         begun = time.monotonic()
@@ -82,7 +82,7 @@ class EverydayAgent:
         self.stop.wait(self.pause_s * self.chance.random() * 2)
 
     def mission(self, number: int) -> None:
-        """Do one mission from its beginning to its end."""
+        """Do one mission from beginning to end."""
         self.session = f"{self.name}-{number}"
         sorties = [{"title": f"step {n} of {number}"} for n in range(3)]
         made = self.ask("mission.create", title=f"Everyday {number}", sorties=sorties)
@@ -129,7 +129,7 @@ class EverydayAgent:
 
 
 class Everybody:
-    """Agents on threads of their own."""
+    """Agents, each on its own thread."""
 
     def __init__(self, path: Path, home: Path, number: int, per_second: float) -> None:
         names = [f"everyday-{n}" for n in range(number)]
@@ -141,24 +141,24 @@ class Everybody:
         self._threads = [threading.Thread(target=agent.run) for agent in self.agents]
 
     def start(self) -> None:
-        """Let all go to work."""
+        """Start all agents."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Let all stop, in the middle of whatever it is."""
+        """Stop all agents, in the middle of whatever they do."""
         for agent in self.agents:
             agent.stop.set()
         for thread in self._threads:
             thread.join(60)
 
     def trouble(self) -> str | None:
-        """Return what went wrong for one of them."""
+        """Return the error of one of them, if any."""
         broken = [agent for agent in self.agents if agent.broken]
         return f"{broken[0].name}: {broken[0].broken!r}" if broken else None
 
     def times(self) -> list[float]:
-        """Return how long all requests took since this was asked last, in seconds."""
+        """Return how long all requests took since the last call, in seconds."""
         found: list[float] = []
         for agent in self.agents:
             taken, agent.times = agent.times, []

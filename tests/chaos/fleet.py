@@ -1,8 +1,8 @@
 """Machines that share a store: daemons are killed, the server restarts, clocks differ.
 
-Each second of the plan something may happen to a daemon, to the server, to the way between them or
-to a clock. Meanwhile people work on every machine, some are told of all events, and clients fight
-for locks. In the end everything must be as everybody was told.
+In each second the plan may disturb a daemon, the server, the network between them or a clock.
+Meanwhile users work on every machine, some clients subscribe to all events, and others compete for
+locks. In the end the state must match all that each client was told.
 """
 
 import time
@@ -21,21 +21,21 @@ from tests.chaos.shared_locks import Series
 from tests.chaos.view import DaemonView, check, wait_until
 
 MACHINES = 3
-# By how much the wall clocks of the machines are off, and by how much one is stepped on the way.
+# The offsets of the machines' wall clocks, and the step of one clock during the run.
 CLOCKS_MS = (-2_000, 0, 2_000)
 STEP_MS = 3_600_000
-# A machine counts as lost after a minute; its agents follow with the next look.
+# A machine counts as lost after a minute; its agents become lost at the next check.
 LONG_AWAY_S = 85
 PROBE_S = 5.0
 OFTEN_S = 3
 LOOKS = 2
-# What a doctor may find: that a clock is wrong, and that this computer's disk is full.
+# What the doctor may find: that a clock is wrong, and that this computer's disk is full.
 EXCUSED = ("clock", "disk")
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many people there are on each machine: each user has two agents."""
+    """The number of users on each machine: each user has two agents."""
 
     users: int
     listeners: int
@@ -47,14 +47,14 @@ SMALL, LARGE = Size(3, 1, 2, 0.25), Size(10, 3, 2, 0.6)
 
 
 def campaign(run: Run) -> None:
-    """Let a fleet live for so many seconds, each of which is a round."""
+    """Run a fleet for some seconds, each of which is a round."""
     size = LARGE if run.judged and not run.planted else SMALL
     with run.home() as (place, _), running(place, MACHINES, run.planted) as machines:
         _Fleet(run, machines, size, place).live()
 
 
 class _Fleet:
-    """One fleet, its people, and what is done to it."""
+    """One fleet, its users, and the disturbances."""
 
     def __init__(self, run: Run, machines: FleetMachines, size: Size, place: Path) -> None:
         self._run, self._machines, self._size = run, machines, size
@@ -68,13 +68,13 @@ class _Fleet:
         self._away: FleetMachine | None = None
 
     def live(self) -> None:
-        """Live through all the seconds, and look at what is left."""
+        """Run all seconds, and check the result."""
         for machine, ms in zip(self._machines.all, CLOCKS_MS, strict=True):
             machine.set_clock(ms)
         self._town.start(self._size.pause_s)
         try:
             for second in self._run.rounds():
-                # One that took longer is not made up for: nothing may come before what was put off.
+                # A round that takes longer is not made up for: postponed actions keep their order.
                 over = time.monotonic() + 1
                 self._second(second)
                 self._town.well()
@@ -87,10 +87,10 @@ class _Fleet:
         finally:
             self._town.leave()
 
-    # What is done to it
+    # Disturbances
 
     def _second(self, number: int) -> None:
-        """Do what the plan has for a second; at the end nothing is begun that takes long."""
+        """Do what the plan has for a second; start nothing long near the end."""
         self._chance = self._run.chance
         count = self._run.count
         for machine in self._machines.all:
@@ -115,7 +115,7 @@ class _Fleet:
         self._due.append((time.monotonic() + seconds, what))
 
     def _catch_up(self, *, all_of_it: bool = False) -> None:
-        """Do what was put off until now."""
+        """Run the postponed actions that are due."""
         now = time.monotonic()
         for each in [each for each in self._due if all_of_it or each[0] <= now]:
             self._due.remove(each)
@@ -131,7 +131,7 @@ class _Fleet:
         self._later(self._chance.random() * 3, machine.start)
 
     def _server(self, turn: int) -> None:
-        """Restart the server in one way or the other, or let it stand still for a while."""
+        """Restart the server in one of two ways, or suspend it for a while."""
         server = self._machines.server
         way = ("fast", "immediate", "still")[turn % 3]
         if way == "still":
@@ -148,7 +148,7 @@ class _Fleet:
         self._machines.network.cut(self._chance.randrange(MACHINES), when)
 
     def _part(self, machine: FleetMachine) -> None:
-        """Leave a machine without a way to the server for a while."""
+        """Cut a machine's connection to the server for a while."""
         network = self._machines.network
         network.close(machine.number)
         self._later(4, lambda: network.open(machine.number))
@@ -161,7 +161,7 @@ class _Fleet:
         self._run.add("clocks stepped by an hour")
 
     def _leave_for_long(self) -> None:
-        """Kill a daemon, and start it when its machine counts as lost."""
+        """Kill a daemon, and restart it after its machine counts as lost."""
         machine = next(each for each in reversed(self._machines.all) if each.here.is_set())
         for worker in self._town.workers:
             if worker.machine is machine:
@@ -173,7 +173,7 @@ class _Fleet:
     # Locks
 
     def _locks(self, number: int) -> None:
-        """Begin a series of locks when the one before is over and judged."""
+        """Start a series of lock clients when the previous one is over and judged."""
         if self._series and self._series[-1].over():
             there = [each for each in self._machines.all if each.here.is_set()]
             if not there or self._due:
@@ -190,10 +190,10 @@ class _Fleet:
             self._run.add("calls for locks", shared_locks.judge(series, client))
             self._run.add("histories of locks")
 
-    # In the end
+    # At the end
 
     def _heal(self) -> None:
-        """Let everything be there again, and everybody come to rest."""
+        """Restore everything, and wait until all clients are idle."""
         self._catch_up(all_of_it=True)
         for machine in self._machines.all:
             self._machines.network.open(machine.number)
@@ -226,7 +226,7 @@ class _Fleet:
             machine.well()
 
     def _probe(self, client: Fleet) -> None:
-        """Tell one more event while nobody else writes: every machine must hear of it at once."""
+        """Append an event while no other client writes: every machine must get it immediately."""
         seq = client.call_raw("event.append", {"type": "test_probed", "data": {}})["seq"]
         for each in self._town.subscribers:
             heard = lambda each=each: each.position >= seq  # noqa: E731
@@ -240,7 +240,7 @@ class _Fleet:
         names = [str(event["agent_id"]) for event in lost]
         if self._away:
             names = [each for each in names if not each.startswith("claude-hooked-")]
-        # The sessions of its users have agents too; clients of locks leave without a word.
+        # The sessions of its users have agents too; clients of locks leave without unregistering.
         its = (away, f"claude-{away}", "locker-")
         strange = [name for name in names if not name.startswith(its)]
         check(not strange, f"agents of machines that were there were lost: {strange}")
@@ -251,7 +251,7 @@ class _Fleet:
             self._run.add("agents lost", len(lost))
 
     def _check_alike(self) -> None:
-        """Check that every machine shows the same fleet, once nothing comes about any more."""
+        """Check that every machine shows the same fleet, once all background work is done."""
         with self._witness.clients() as clients:
 
             def differ() -> list[str]:
@@ -262,14 +262,14 @@ class _Fleet:
 
 
 class _Witness(CrewChecker):
-    """A witness of machines, each of which has a spool and files of its own."""
+    """A checker for several machines, each with its own spool and files."""
 
     def __init__(self, town: Town, machines: FleetMachines) -> None:
         super().__init__(town, machines.all[0].home, patience_s=PATIENCE_S)  # type: ignore[arg-type]
         self._town, self._machines = town, machines
 
     def settle_all(self, client: Fleet) -> int:
-        """Send what was in flight again; check that all was done once, and all copies agree."""
+        """Send requests in flight again; check that all was done once and all copies agree."""
         retried = self._town.again()
         with self.clients() as clients:
             for each in clients:
@@ -284,7 +284,7 @@ class _Witness(CrewChecker):
         return retried
 
     def _look_in_rest(self, client: Fleet) -> None:
-        """Look again when something came about by itself between two looks: a silence, a loss."""
+        """Check again if background work changed something between two looks: a silence, a loss."""
         for _ in range(LOOKS):
             with suppress(Red):
                 self.look(client)
@@ -294,7 +294,7 @@ class _Witness(CrewChecker):
 
     @contextmanager
     def clients(self) -> Iterator[list[Fleet]]:
-        """Give a client of each machine."""
+        """Yield a client of each machine."""
         clients = [machine.patient() for machine in self._machines.all]
         try:
             yield clients
@@ -303,7 +303,7 @@ class _Witness(CrewChecker):
                 client.close()
 
     def _check_files(self, machine: FleetMachine, client: Fleet) -> None:
-        """Check that the files of a machine and its rows agree, as soon as all is written."""
+        """Check that a machine's files and rows agree as soon as all files are written."""
         place = home_of(machine)
 
         def differ() -> set[str]:

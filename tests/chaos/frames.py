@@ -1,6 +1,6 @@
-"""Hostile frames, one after the other, at a real daemon: answered or cut off, and nobody notices.
+"""Hostile frames, one after the other, at a real daemon: answered or cut off, without side effects.
 
-The first rounds go through a table of frames, the others come from a grammar and the seed.
+The first rounds use a table of frames; the others generate them from a grammar and the seed.
 """
 
 import json
@@ -25,13 +25,13 @@ PATIENCE_S = 30.0
 CPU_MS, MEMORY = 50.0, 20 * MB
 # A line of the hook client may be sixteen times as long as any other, and is kept as text.
 LARGE_CPU_MS, LARGE_MEMORY = 400.0, 100 * MB
-# A list of what earlier frames left is long: as rows, as text, and as what waits to be sent.
+# A list of the records of earlier frames is long: as rows, as text, and in the send buffer.
 MEMORY_OF_REPLY = 10
-# Good requests that look at everything there is, as long as that takes.
+# Valid requests that read everything stored, however long that takes.
 THOROUGH = (b"system.doctor", b".verify", b"system.forget", b".prune", b"mission.delete")
-# In the short form the machine is busy: what grows faster than the frame is seen all the same.
+# In the short form the machine is busy; superlinear growth shows nevertheless.
 BUSY = 5
-# What the daemon says by itself may come at any time.
+# The daemon may append its own events at any time, so only activity counts.
 TABLES = (
     *("missions", "sorties", "agents", "locks", "messages", "checkpoints"),
     "events WHERE activity",
@@ -50,7 +50,7 @@ DEFECTS = {
 
 @dataclass
 class FrameAnswer:
-    """What came back for a frame."""
+    """The replies to a frame."""
 
     replies: list[Any] = field(default_factory=list)
     size: int = 0  # bytes
@@ -59,7 +59,7 @@ class FrameAnswer:
 
 
 def run(run: Run) -> None:
-    """Send a frame a round and look at everything after each."""
+    """Send a frame in each round and check everything afterwards."""
     with run.home() as (home, env):
         defect = DEFECTS.get(run.planted or "", "")
         with measured(home, env, settings=SETTINGS, defect=defect) as gauge:
@@ -80,16 +80,16 @@ def _storm(run: Run, gauge: MeasuredDaemon, others: int = 0) -> None:
 
 
 class Probe:
-    """Sends frames and holds the daemon to what was promised."""
+    """Sends frames and checks the daemon's promises."""
 
     def __init__(self, run: Run, gauge: MeasuredDaemon, others: int) -> None:
         self.run = run
         self.gauge = gauge
         self.busy = 1 if run.judged else BUSY
-        # Whoever leaves slots behind is found out sooner.
+        # A daemon that leaks slots is detected sooner.
         self.patience_s = 1.5 if run.planted else PATIENCE_S
         self.sockets = gauge.sockets() + others
-        for _ in range(3):  # what is made once, such as threads
+        for _ in range(3):  # creates one-time objects, such as threads
             exchange(gauge, Frame("warm", b"{}"), PATIENCE_S)
 
     def one(self, frame: Frame) -> None:
@@ -136,7 +136,7 @@ class Probe:
 
 
 def exchange(gauge: MeasuredDaemon, frame: Frame, patience_s: float) -> FrameAnswer:
-    """Send a frame, and a good request after it; return what came until that was answered."""
+    """Send a frame, and a good request after it; return all replies up to that request's."""
     answered = FrameAnswer()
     sock = dial(gauge.socket, patience_s)
     sock.setblocking(False)
@@ -170,7 +170,7 @@ def exchange(gauge: MeasuredDaemon, frame: Frame, patience_s: float) -> FrameAns
 
 
 def _read(sock: socket.socket, received: bytearray) -> bool:
-    """Take what came; whether that was the end."""
+    """Read available data; return whether the stream has ended."""
     try:
         data = sock.recv(1 << 18)
     except ConnectionError:
@@ -184,7 +184,7 @@ def _write(sock: socket.socket, data: memoryview, cut: int) -> memoryview:
         return data[sock.send(data[: cut or 1 << 18]) :]
     except BlockingIOError:
         return data
-    except OSError:  # closed: what it said before is to be read
+    except OSError:  # closed: earlier replies can still be read
         return data[:0]
 
 
@@ -221,7 +221,7 @@ def _judge_reply(reply: dict[str, Any]) -> None:
 
 
 def _changes(text: bytes) -> bool:
-    """Whether a line can be a good request that changes something, by another reader than ours."""
+    """Return whether a line can be a valid changing request, by another parser than ours."""
     try:
         content = json.loads(text.decode())
     except (ValueError, RecursionError):
@@ -235,7 +235,7 @@ def _changes(text: bytes) -> bool:
 
 
 def _state(gauge: MeasuredDaemon) -> dict[str, int]:
-    """Count what is stored, without asking the daemon."""
+    """Count the stored records, without asking the daemon."""
     path = gauge.socket.parents[1] / "data" / "squawk.db"
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:

@@ -1,7 +1,7 @@
 """A small disk that is filled at any moment while a crew works, to the last byte.
 
-What does not fit is refused as ``storage``, whole; the daemon stays, reading and pruning work, and
-when there is room again everything goes on, the files too.
+A request that does not fit fails with ``storage``, completely. The daemon stays up; reading and
+pruning work. When there is room again everything continues, the files too.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ SIZE = "32m"
 WORKERS = 3
 PAGE = 4_096
 PATIENCE_S = 60.0
-# What a crew may be told: a snapshot may be stored, and only its file find no room.
+# The errors that a crew may get: a snapshot may be stored while its file finds no room.
 TOLD = (*worker.AGAIN, "checkpoint_atomic_write_failed", "checkpoint_retention_prune_failed")
 OLD = 60
 PROGRAM = """
@@ -42,9 +42,9 @@ sys.exit(main([]))
 """
 DEFECTS = {
     None: "",
-    # Nothing is given up, so that pruning finds no room either.
+    # The reserve is not released, so that pruning finds no room either.
     "no_ballast": "plant(disk_reserve.DiskReserve, 'give', lambda self: False)",
-    # A full disk is taken for a broken one.
+    # A full disk is treated like a broken one.
     "leaves": "plant(group_commit, 'leaves_doubt', lambda error: isinstance(error, apsw.Error))",
 }
 
@@ -92,7 +92,7 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
         crew.start()
         try:
             crew.wait_for(run.chance.randrange(10, 60))
-            # As much room as some commits need: one of them is met in its middle.
+            # Leave room for some commits: the disk fills up in the middle of one of them.
             fill(disk / "filler", leave=PAGE * run.chance.randrange(64))
             run.add("stored on the last pages", _store_until_refused(client))
         finally:
@@ -109,7 +109,7 @@ def _fill_and_empty(run: Run, daemon: Daemon, home: Path, disk: Path) -> None:
 
 
 def _store_until_refused(client: Fleet) -> int:
-    """Store ever less until nothing fits; return how much did."""
+    """Store ever smaller records until nothing fits; return how many were stored."""
     stored = 0
     for size in (50_000, 5_000, 1):
         while _stored(client, size):
@@ -130,7 +130,7 @@ def _stored(client: Fleet, size: int) -> bool:
 
 
 def _full(client: Fleet, mission: str) -> None:
-    """Reading and pruning work; what does not fit is refused still."""
+    """Check that reading and pruning work, and that requests that do not fit are refused."""
     client.call_raw("mission.list")
     client.call_raw("event.list", {"limit": 10})
     wanted = {"older_than_days": 0, "keep_per_mission": 1, "mission_id": mission}

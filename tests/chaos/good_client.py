@@ -1,9 +1,9 @@
-"""A well-behaved client, a program of its own: asks, waits for the answer, notes how long it took.
+"""A well-behaved client, a separate program: asks, waits for the answer, notes how long it took.
 
 Must import little: it starts beside what a campaign measures. Arguments: the socket, the pause
-between two questions in ms, ``stay`` or ``again`` (a new connection for each question). When its
-stdin ends it prints the times in microseconds as JSON, by how much its own pauses came out too
-long, which tells of the machine, and what went wrong.
+between two requests in ms, ``stay`` or ``again`` (a new connection for each request). When its
+stdin ends, it prints JSON: the times in microseconds, by how much its own pauses were too long,
+which shows how busy the machine was, and its errors.
 """
 
 import json

@@ -12,9 +12,9 @@ from fleetd.protocol.methods import METHODS
 
 MB = 1024 * 1024
 PAYLOADS = Path(__file__).parents[1] / "harness" / "payloads"
-# It writes wherever a frame says.
+# Its file path comes from the frame.
 NOT_TRIED = {"system.backup"}
-# Patterns of secrets, and what makes careless ones take for ever.
+# Patterns of secrets, and texts that make careless patterns take for ever.
 TEXTS = (
     "A",
     "a1",
@@ -35,8 +35,8 @@ TEXTS = (
 class Frame:
     """Bytes to send, and how: ``whole`` ends with a line feed, else the client just waits.
 
-    ``lines`` is how many lines it holds: what one may cost is promised for each. ``cut`` is after
-    how many bytes each write ends, 0 for all at once. ``limit`` is the limit that must be named.
+    ``lines`` is the number of lines: the promised cost is for each line. ``cut`` is the size of
+    each write in bytes, 0 for a single write. ``limit`` is the limit that the error must name.
     """
 
     name: str
@@ -70,7 +70,7 @@ def hook_line(payload: str, harness: str = "claude", delivery: str = "0" * 32) -
 
 
 def recorded() -> list[bytes]:
-    """Return lines that are good: one of each method, and the real payloads of hooks."""
+    """Return valid lines: one of each method, and the real payloads of hooks."""
     given: dict[str, Any] = {
         "mission.create": {"title": "t", "sorties": [{"title": "s"}], "metadata": {"a": [1]}},
         "event.append": {"type": "step_taken", "data": {"n": 1}, "agent_id": "a"},
@@ -252,7 +252,7 @@ TABLE = _table()
 
 
 def flipped(chance: random.Random) -> bytes:
-    """Return a good line with some bits flipped."""
+    """Return a valid line with some bits flipped."""
     data = bytearray(chance.choice(RECORDED))
     for _ in range(chance.choice((1, 1, 2, 8))):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
@@ -260,19 +260,19 @@ def flipped(chance: random.Random) -> bytes:
 
 
 def spliced(chance: random.Random) -> bytes:
-    """Return the beginning of a good line and the end of another, or one twice over."""
+    """Return the beginning of a valid line and the end of another, or of the same line."""
     one, other = chance.choice(RECORDED), chance.choice(RECORDED)
     return one[: chance.randrange(len(one) + 1)] + other[chance.randrange(len(other) + 1) :]
 
 
 def cut(chance: random.Random) -> bytes:
-    """Return a good line without its end."""
+    """Return a valid line without its end."""
     data = chance.choice(RECORDED)
     return data[: chance.randrange(1, len(data))]
 
 
 def value(chance: random.Random, depth: int = 0) -> Any:
-    """Return anything that JSON can say, and some things it should not."""
+    """Return any JSON value, and some that JSON does not allow."""
     kinds: list[Callable[[], Any]] = [
         lambda: chance.choice((None, True, False, 0, -1, 2**53, 2**64, 1.5, 1e300, float("nan"))),
         lambda: chance.choice(
@@ -291,7 +291,7 @@ def value(chance: random.Random, depth: int = 0) -> Any:
 
 
 def strange(chance: random.Random) -> bytes:
-    """Return a request of a real method whose parameters are anything."""
+    """Return a request of a real method with arbitrary parameters."""
     name = chance.choice([name for name in METHODS if name not in NOT_TRIED])
     names = list(METHODS[name].__struct_fields__)
     params = {
@@ -304,7 +304,7 @@ def strange(chance: random.Random) -> bytes:
 
 
 def odd_payload(chance: random.Random) -> bytes:
-    """Return a hook's line whose real payload has other values in places."""
+    """Return a hook's line whose real payload has other values in some places."""
     path = chance.choice(sorted(PAYLOADS.glob("*/*.json")))
     content = json.loads(path.read_text())
     for _ in range(chance.choice((1, 2, 5))):

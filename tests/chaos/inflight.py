@@ -36,12 +36,12 @@ LEASE_MS = 2 * SECOND
 class Kind:
     """One kind of request.
 
-    ``prepare`` makes what it needs and returns it, more than one for a batch. ``whole`` says that
-    its changes are one transaction: else each of them is whole, and asking again does the rest.
-    ``refused`` is the error that it ends with when nothing disturbs it. ``then`` is asked at the
-    end and brings what the disturbance may have left for later. ``varies`` names tables that
-    may differ then, and with them the log may tell more: what was taken back and done again.
-    ``unfinished`` says that the next start may finish it: who asks again then finds nothing.
+    ``prepare`` creates what it needs and returns it, more than one for a batch. ``whole`` says that
+    its changes are one transaction: otherwise each change is atomic, and a retry does the rest.
+    ``refused`` is the error that it ends with when nothing disturbs it. ``then`` is sent at the
+    end and does what the disturbance may have left for later. ``varies`` names tables that
+    may differ then; the log may also have more events, for changes undone and done again.
+    ``unfinished`` says that the next start may finish it: a retry then finds nothing.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Kind:
 
 
 async def _mission(fleet: Fleet) -> Any:
-    """Make a mission without a directory: nothing then asks Git, which takes real time."""
+    """Create a mission without a directory: otherwise fleetd runs Git, which takes real time."""
     sorties = [NewSortie(f"S{number}", files=[f"src/{number}.py"]) for number in range(4)]
     made = await fleet.do(MissionCreate("Login", sorties=sorties))
     return await fleet.do(MissionStart(made.id))
@@ -108,7 +108,7 @@ async def _register(fleet: Fleet) -> list[Request[Any]]:
 
 
 async def _wait(fleet: Fleet) -> list[Request[Any]]:
-    """Wait for a lock until the holder's lease has run out."""
+    """Wait for a lock until the holder's lease has expired."""
     await fleet.do(LockAcquire("holder", "/tmp/a.py", timeout_ms=LEASE_MS))
     return [LockAcquire("waiter", "/tmp/a.py", timeout_ms=60 * SECOND, wait_ms=2 * LEASE_MS)]
 
@@ -128,7 +128,7 @@ async def _restore(fleet: Fleet) -> list[Request[Any]]:
 
 
 async def _hook(fleet: Fleet, **more: Any) -> list[Request[Any]]:
-    """Let a session be compacted: the answer to what comes next is its briefing."""
+    """Let a session be compacted: the answer to the next hook is its briefing."""
     await fleet.do(_delivery("one-00000", "UserPromptSubmit", prompt="Add login"))
     await fleet.do(_delivery("two-00000", "PreCompact", trigger="auto"))
     return [_delivery("three-000", "SessionStart", source="compact", **more)]
@@ -178,7 +178,7 @@ async def _backup(fleet: Fleet) -> list[Request[Any]]:
     return [SystemBackup(str(fleet.project / "copy.db"))]
 
 
-# Who was not told gets the briefing with the next hook, and confirms it later.
+# A session that missed the briefing gets it with the next hook, and confirms it later.
 _BRIEFED = ("recoveries",)
 KINDS = (
     Kind("append", _append),
@@ -205,7 +205,7 @@ KINDS = (
 def line_of(requests: list[Request[Any]]) -> bytes:
     """Return the line that a client sends, with an idempotency key for each request.
 
-    A hook's has its delivery's id for that, and its payload comes last.
+    A hook's key is its delivery id, and its payload comes last.
     """
     elements = [_element(number, request) for number, request in enumerate(requests)]
     return msgspec.json.encode(elements if len(elements) > 1 else elements[0]) + b"\n"

@@ -1,4 +1,4 @@
-"""Daemons with a defect that only somebody notices who kills them; nothing else imports this.
+"""Daemons with a defect that only a kill reveals; nothing else imports this.
 
 ``python -c "from tests.chaos import injected_bugs as bugs; bugs.serve('NAME')"`` runs one.
 """
@@ -24,7 +24,7 @@ from fleetd.store.sqlite import group_commit
 from fleetd.store.worker_thread import Job
 from tests.chaos.plant import plant
 
-# How long the daemon is in the wrong state, so that somebody kills it there.
+# How long the daemon is in the wrong state, so that a kill can hit it there.
 WINDOW_S = 0.02
 
 
@@ -35,13 +35,13 @@ def serve(defect: str) -> None:
 
 
 def answer(restore: Any) -> None:
-    """Have recoveries answered by another function."""
+    """Replace the function that answers recoveries."""
     known = REGISTERED[RecoveryRestore]
     REGISTERED[RecoveryRestore] = msgspec.structs.replace(known, answer=restore)
 
 
 def reply_before_commit() -> None:
-    """Tell clients that it is done, and commit a moment later."""
+    """Reply to clients, and commit a moment later."""
     told: set[int] = set()
     lanes: list[worker_thread.WorkerThread] = []
     committing = threading.Lock()
@@ -81,7 +81,7 @@ def reply_before_commit() -> None:
 
 
 def key_apart() -> None:
-    """Remember what a request was answered in a transaction after its own."""
+    """Store the answer of a request in a later transaction than its changes."""
 
     async def apart(self: engine.Engine, rule: Any, request: Any, *more: Any, **named: Any) -> Any:
         result = await run(self, rule, request, *more, **named)
@@ -95,7 +95,7 @@ def key_apart() -> None:
 
 
 def no_catching_up() -> None:
-    """Leave the files alone that were not written when the daemon was killed."""
+    """Do not write the files that were pending when the daemon was killed."""
 
     async def nothing(self: outbox.Outbox) -> None:
         return
@@ -104,7 +104,7 @@ def no_catching_up() -> None:
 
 
 def no_key() -> None:
-    """Recover anew, whatever key a recovery has."""
+    """Recover again, whatever key a recovery has."""
     restore = service.restore
 
     async def anew(self: engine.Engine, request: Any, caller: Any) -> Any:
@@ -115,7 +115,7 @@ def no_key() -> None:
 
 
 def told_twice() -> None:
-    """Tell of every recovery twice."""
+    """Append the events of every recovery twice."""
 
     def twice(*given: Any) -> None:
         announce(*given)
@@ -125,7 +125,7 @@ def told_twice() -> None:
 
 
 def told_apart() -> None:
-    """Tell of a recovery in a transaction after its own."""
+    """Append the event of a recovery in a later transaction than its changes."""
     restore = service.restore
     untold: list[tuple[Any, ...]] = []
 

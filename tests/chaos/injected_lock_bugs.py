@@ -15,7 +15,7 @@ from tests.chaos.plant import plant
 
 
 def tokens_again() -> None:
-    """Give a token once more."""
+    """Issue the same token again."""
 
     def next_token(tx: Any) -> int:
         return 1 + (tx.value("SELECT max(fencing_token) AS token FROM locks") or 0) // 4 * 4
@@ -24,7 +24,7 @@ def tokens_again() -> None:
 
 
 def lease_ignored() -> None:
-    """Take a lease for over before it is."""
+    """Treat a lease as expired too early."""
 
     def early(tx: Any, ctx: Any, target: Target) -> Any:
         for row in leases.look(tx, target).held:
@@ -36,7 +36,7 @@ def lease_ignored() -> None:
 
 
 def last_come_first() -> None:
-    """Serve whoever came last."""
+    """Serve the last waiter first."""
 
     def behind(tx: Any, ctx: Any, wanted: Any, near: Any, before: int | None = None) -> Any:
         if before is None or (held := near.other(wanted)) is not None:
@@ -48,7 +48,7 @@ def last_come_first() -> None:
 
 
 def shared_ignored() -> None:
-    """Let those who write in where others read."""
+    """Grant exclusive locks while shared locks are held."""
 
     def excludes(row: Any, agent_id: str, wanted: Any) -> bool:
         return agent_id != wanted.agent_id and row["mode"] == "exclusive"
@@ -57,17 +57,17 @@ def shared_ignored() -> None:
 
 
 def patterns_apart() -> None:
-    """Compare targets by their words only."""
+    """Compare targets by their text only."""
     plant(leases, "overlap", lambda one, other: one == other)
 
 
 def readers_pass() -> None:
-    """Let readers pass those who wait to write."""
+    """Let readers overtake waiting writers."""
     plant(leases, "waits_near", lambda tx, target: [])
 
 
 def gone_are_served() -> None:
-    """Leave a waiter in the line whose client has gone."""
+    """Keep a waiter in the queue after its client has disconnected."""
 
     def stay(tx: Any, ctx: Any, ticket: Any, *, keep: bool) -> Any:
         return leave(tx, ctx, ticket, keep=True) if keep else None
@@ -76,7 +76,7 @@ def gone_are_served() -> None:
 
 
 def look_then_take() -> None:
-    """Look whether a file is free, and take it a moment later without another look."""
+    """Check whether a file is free, and take it a moment later without a second check."""
 
     async def taken(engine: Any, request: LockAcquire, caller: Any, facts: Facts) -> Any:
         target = Target(path=facts.lock_key or "")

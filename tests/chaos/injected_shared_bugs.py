@@ -1,7 +1,7 @@
 """A fleetd of a machine whose clock is wrong, perhaps with a defect; nothing else imports this.
 
 ``python -m tests.chaos.injected_shared_bugs FILE [DEFECT]``: the wall clock of this daemon is off
-by as many ns as stand in the first eight bytes of a file, which may change at any moment.
+by the number of ns in the first eight bytes of a file, which may change at any moment.
 """
 
 import mmap
@@ -27,7 +27,7 @@ MOMENT_S = 0.02
 
 
 def shift_the_clock(file: Path) -> None:
-    """Have this process see a wall clock that is off by what a file says."""
+    """Shift the wall clock of this process by the offset in a file."""
     with file.open("rb") as opened:
         shown = mmap.mmap(opened.fileno(), 8, access=mmap.ACCESS_READ)
     seconds, nanoseconds = time.time, time.time_ns
@@ -40,7 +40,7 @@ def shift_the_clock(file: Path) -> None:
 
 
 def no_lock() -> None:
-    """Let the batches of two daemons run beside each other; who looks at locks takes a moment."""
+    """Let batches of two daemons run concurrently; a check of locks takes a moment."""
     plant(batch, "_TAKE_QUEUE_AND_TURN", "SELECT %d AS queue, true AS locked, false AS unheard")
 
     def slowly(self: connection.PostgresExecutor, sql: str, params: Any) -> Any:
@@ -53,7 +53,7 @@ def no_lock() -> None:
 
 
 def no_compare() -> None:
-    """Commit what was decided before the turn, whatever others have done meanwhile."""
+    """Commit decisions from before the turn, whatever others have changed meanwhile."""
 
     def call(self: speculation.Speculation, step: speculation.Step) -> statements.Call:
         time.sleep(MOMENT_S / 4)
@@ -63,19 +63,19 @@ def no_compare() -> None:
 
 
 def no_notify() -> None:
-    """Commit without a word to other machines, and never look what they did."""
+    """Commit without a notification to other machines, and never read their changes."""
     plant(commit_signal, "_NOTIFY", b"SELECT 1")
     plant(commit_signal, "LOOK_S", 1_000)
     plant(commit_signal, "HEARTBEAT_S", 1_000)
 
 
 def run_twice() -> None:
-    """Take a batch for not done when the connection was lost while it was committed."""
+    """Treat a batch as not committed when the connection was lost during its commit."""
     _in_doubt(False)
 
 
 def believed() -> None:
-    """Take a batch for done when the connection was lost while it was committed."""
+    """Treat a batch as committed when the connection was lost during its commit."""
     _in_doubt(True)
 
 
@@ -90,7 +90,7 @@ def _in_doubt(says: bool) -> None:
 
 
 def own_clock() -> None:
-    """Go by this machine's wall clock, whatever the server's says."""
+    """Use this machine's wall clock, whatever the server's says."""
     plant(server_clock.ServerClock, "now_ms", lambda self: time.time_ns() // 1_000_000)
 
 

@@ -1,8 +1,8 @@
-"""EIO and ENOSPC at the n-th write or sync: a typed error, an end, a clean start, done once.
+"""EIO and ENOSPC at the n-th write or sync: a typed error, an exit, a clean start, done once.
 
-Below SQLite an error lasts for one call or for good. After a failed sync whatever was to be
-synced is dropped, the next sync succeeds, and later the power is cut: nothing that was acknowledged
-may have been built on it. Of the files every call to the system fails in its turn.
+Below SQLite an error lasts for one call or for good. A failed sync drops its pending writes, the
+next sync succeeds, and later the power is cut: no acknowledged change may depend on dropped writes.
+Above that, every system call on files fails in turn.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from tests.chaos.ledger import quietly
 from tests.support.disk_faults import Faults, faults
 from tests.support.fleet import settings
 
-# So that the WAL is copied back several times in a short life.
+# Small, so that the WAL is checkpointed several times in a short life.
 WAL_PAGES = 40
 OLD_SCHEMA = 3
 FOR_GOOD = 10**9
@@ -65,19 +65,19 @@ def run(run: Run) -> None:
 
 
 def _turn(number: int) -> tuple[str, int]:
-    """Return what a round breaks, and how many rounds before it broke the same."""
+    """Return what a round breaks, and how many earlier rounds broke the same."""
     tens, place = divmod(number, len(TURNS))
     turn = TURNS[place]
     return turn, tens * TURNS.count(turn) + TURNS[:place].count(turn)
 
 
 def _nth(run: Run, calls: int, index: int) -> int:
-    """Return which call fails: one after the other where there are rounds for all of them."""
+    """Return which call fails: each in turn where there are enough rounds."""
     return (index % calls if run.count > calls else run.chance.randrange(calls)) + 1
 
 
 def _call(run: Run) -> tuple[str, str]:
-    """Return what fails: whatever changes something, or, with a full disk, writes."""
+    """Return what fails: every changing call or, with a full disk, writes."""
     return ("write", "any") if run.chance.random() < 0.3 else ("any", "any")
 
 
@@ -105,7 +105,7 @@ def _made(home: Path) -> Loaded:
 
 
 async def _count_below(loaded: Loaded) -> Counter[tuple[str, str]]:
-    """Return how many calls a life makes when nothing fails."""
+    """Return how many calls a run makes when nothing fails."""
     with faults() as disk:
         async with open_engine(loaded, vfs=disk.name) as engine:
             await Actions(()).work(engine)
@@ -115,7 +115,7 @@ async def _count_below(loaded: Loaded) -> Counter[tuple[str, str]]:
 async def _below_sqlite(run: Run, loaded: Loaded, call: tuple[str, str], nth: int) -> None:
     full = call == ("write", "any")
     times = run.chance.choice((1, FOR_GOOD)) if run.planted is None else 1
-    # A snapshot may be stored, and the disk fail before its file is written.
+    # A snapshot may be stored before the disk fails to write its file.
     deeds = Actions(("storage", "unavailable", "checkpoint_atomic_write_failed"))
     with faults() as disk:
         disk.fail(*call, apsw.FullError if full else apsw.IOError, nth=nth, times=times)
@@ -133,18 +133,18 @@ async def _below_sqlite(run: Run, loaded: Loaded, call: tuple[str, str], nth: in
 
 
 async def _second_life(run: Run, loaded: Loaded, disk: Faults, deeds: Actions) -> dict[str, bytes]:
-    """Ask again for what was not answered, and go on; return what the disk has in the end."""
+    """Retry requests without an answer, and continue; return the content of the disk at the end."""
     async with open_engine(loaded, vfs=disk.name) as engine:
         await deeds.again(engine)
         if deeds.open:
             raise Red(f"a disk in order refuses {deeds.open[0].method}")
-        # Before the WAL is copied back, which writes all of it anew, or after that.
+        # Before the WAL is copied back, which writes all of its pages again, or after that.
         await deeds.work(engine, run.chance.choice((0, 1, 2, 4, None)))
         return disk.disk.moment()
 
 
 async def _first_life(loaded: Loaded, disk: Faults, deeds: Actions, *, full: bool) -> None:
-    """Live until the end, or until the disk fails."""
+    """Run until the end, or until the disk fails."""
     worked = False
     try:
         async with open_engine(loaded, vfs=disk.name) as engine:
@@ -163,18 +163,18 @@ async def _first_life(loaded: Loaded, disk: Faults, deeds: Actions, *, full: boo
 
 
 async def _must_fail(engine: Engine) -> None:
-    """After an I/O error nothing more may be acknowledged, whoever met it."""
+    """Check that after an I/O error nothing more is acknowledged, to any client."""
     with trio.move_on_after(3):
         await engine.store.failed.wait()
         await trio.sleep_forever()
     raise Red("it went on after an I/O error")
 
 
-# At the files
+# Errors in files
 
 
 class _FailingOs:
-    """The module ``os`` for the files, whose n-th call that changes something fails."""
+    """A replacement for ``os`` in the file code, whose n-th changing call fails."""
 
     def __init__(self, nth: int = 0, times: int = 1, number: int = errno.EIO) -> None:
         self._first, self._last, self._number = nth, nth + times, number
@@ -232,11 +232,11 @@ async def _at_the_files(run: Run, loaded: Loaded, nth: int) -> None:
 
 
 DEFECTS: dict[str, tuple[tuple[ModuleType, str, Any], ...]] = {
-    # Whoever writes goes on after an error as if the disk were in order again.
+    # After an error the writer continues as if the disk were in order.
     "ignored": ((group_commit, "leaves_doubt", lambda _: False),),
-    # Of an error while the WAL is copied back nobody hears.
+    # An error during the checkpoint of the WAL is not reported.
     "swallowed": ((wal_checkpointer, "leaves_doubt", lambda _: False),),
-    # What a failed sync did not bring to the disk is built upon at the next start.
+    # The next start relies on data that a failed sync did not bring to the disk.
     "trusted": ((connect, "rewrite_wal", lambda *_: None),),
 }
 # Where a planted defect shows.

@@ -1,4 +1,4 @@
-"""What users have kept and bring back: checkpoints, recoveries, snapshots, hooks; no judging."""
+"""User actions on checkpoints, recoveries, snapshots and hooks; must not judge the results."""
 
 import json
 import time
@@ -12,7 +12,7 @@ TODO = ("plan", "build", "test")
 
 
 class Keeping(AgentTraffic):
-    """A worker whose missions are kept, and that has a session of an agent CLI."""
+    """A worker that checkpoints and recovers its missions, and has a session of an agent CLI."""
 
     session = 0
     asked = 0
@@ -39,7 +39,7 @@ class Keeping(AgentTraffic):
         if kept := self.pick("kept"):
             key = ("kept", kept["id"])
             self.maybe_gone.add(key)
-            # It may have made room for others, or have been pruned.
+            # It may have been deleted to make room for others, or have been pruned.
             self.ask(
                 "checkpoint.delete",
                 {"checkpoint_id": kept["id"]},
@@ -63,7 +63,7 @@ class Keeping(AgentTraffic):
     # Recovery
 
     def restore(self) -> None:
-        """Bring a mission back, from its newest checkpoint or from one before."""
+        """Restore a mission from its newest checkpoint or from an earlier one."""
         if mission := self.pick("mission", status=OPEN):
             self._restore(mission["id"], dry_run=False)
 
@@ -75,7 +75,7 @@ class Keeping(AgentTraffic):
         kept = self.pick("kept", mission_id=[mission]) if self.chance.random() < 0.5 else {}
         said = {"checkpoint_id": kept["id"]} if kept else {"mission_id": mission}
         said |= {"rewind": self.chance.random() < 0.3, "dry_run": dry_run}
-        if not dry_run:  # what was removed may come back
+        if not dry_run:  # removed sorties may come back
             self.gone -= {key for key in self.gone if key[0] == "sortie"}
         # A lock of one mission may be taken again for another that held it before.
         touched = [
@@ -121,7 +121,7 @@ class Keeping(AgentTraffic):
     # Hooks
 
     def hook(self) -> None:
-        """Go on with the session of an agent CLI, as its hooks tell it."""
+        """Continue the session of an agent CLI, by the events of its hooks."""
         self.asked += 1
         if self.asked == 1:
             return self._deliver("SessionStart", source="startup")
@@ -173,14 +173,14 @@ class Keeping(AgentTraffic):
         except Gone:
             self._leave(self.said[-1])
             if event == "SessionStart" and self.briefs:
-                self.briefs = "UserPromptSubmit"  # the answer that was not read comes again
+                self.briefs = "UserPromptSubmit"  # the unread answer comes again
             raise
         finally:
             if event == "SessionEnd":
                 self.session, self.asked, self.briefs = self.session + 1, 0, ""
 
     def _leave(self, said: Said) -> None:
-        """Leave a payload in the spool as the hook client does, when nobody took it in time."""
+        """Leave a payload in the spool, as the hook client does after a timeout."""
         frame = {"jsonrpc": "2.0", "method": said.method, "params": said.params, "id": 1}
         spool = self.home / "state" / "fleet" / "spool"
         for directory in (spool.parent, spool):

@@ -1,8 +1,8 @@
-"""Kill -9 at random moments: nothing acknowledged is lost, nothing is there by half.
+"""Kill -9 at random moments: nothing acknowledged is lost, no record is incomplete.
 
-A round is a home of its own, in which several users work and the daemon is killed again and again:
+A round is a separate home, in which several users work and the daemon is killed again and again:
 at work, right after a request was sent or answered, while it starts, while it stops. Each time a
-witness looks at what came back.
+witness checks what came back.
 """
 
 import random
@@ -21,9 +21,9 @@ from tests.support.processes import Daemon
 
 USERS = 4
 READY_MS = 2_000
-# A defect is seen at once or soon.
+# How many lives a home has; a defect is detected in the first or soon after.
 FEW, SOON, MANY = 2, 6, 8
-# A day and a bit: then snapshots are compressed, and nothing is old enough to go.
+# Slightly more than a day: then snapshots are compressed, and nothing is old enough to prune.
 LATER = (
     "import fleetd.host.clock as it, fleetd.engine.lifecycle as engine, fleetd.__main__ as main\n"
     "late = lambda: now() + {ms}\nnow = it.wall_clock\n"
@@ -33,7 +33,7 @@ A_DAY_MS = 25 * 3_600_000
 
 
 def campaign(run: Run) -> None:
-    """Kill it, in one home after the other."""
+    """Kill the daemon, in one home after the other."""
     for _ in run.rounds():
         with run.home() as (home, env):
             daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=env)
@@ -78,7 +78,7 @@ class _Home:
             if self._chance.random() < 0.3:
                 self._kill_starting()
             if life == lives - 2 and life > 1:
-                # Keys are kept for a day: what was under way has to be sent again before that.
+                # Keys are kept for a day: retry requests in flight before the clock is shifted.
                 self._come_back()
                 self._daemon.kill()
                 self._a_day_later()
@@ -112,7 +112,7 @@ class _Home:
         self._daemon.kill()
 
     def _kill_starting(self) -> None:
-        """Kill it while it starts: it reads settings, opens the store, reconciles, cleans up."""
+        """Kill it during its start: it reads settings, opens the store, reconciles, cleans up."""
         process = self._daemon.spawn()
         try:
             process.wait(self._chance.random() * 0.6)
@@ -123,7 +123,7 @@ class _Home:
             raise Red(f"it ended while it started:\n{self._daemon.log.read_text()[-2_000:]}")
 
     def _a_day_later(self) -> None:
-        """Compress what is a day old, and be killed there; then the clock is set right again."""
+        """Kill it while it compresses snapshots that are a day old; then reset the clock."""
         code = LATER.format(ms=A_DAY_MS)
         late = Daemon(
             self._daemon.socket,

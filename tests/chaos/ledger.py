@@ -1,7 +1,7 @@
-"""Mixed work on an engine in this process, and a ledger of what was acknowledged of it.
+"""Mixed work on an engine in this process, and a ledger of the acknowledged part.
 
-The ledger knows what may be asked of an engine that is opened again after a fault: everything that
-was acknowledged is there, as it was told, and nothing that was deleted. Must not know any fault.
+The ledger defines what an engine must hold when it is opened again after a fault: everything that
+was acknowledged, unchanged, and nothing that was deleted. Must not know any fault.
 """
 
 import logging
@@ -32,14 +32,14 @@ from fleetd.store.sqlite import page_checksums
 from tests.chaos.campaign import Red
 from tests.support.fleet import Clock, Fleet, settings
 
-# What may differ between what was told and what is read again: notes about the copies, and what
-# stands in a row only.
+# Fields that may differ between an acknowledgement and a later read: notes about the copies, and
+# fields that only the row has.
 _NOTES = ("warnings", "backed_up_at", "storage_locations", "source_details", "consumed_at")
 _NOTES += ("integrity", "note", "compressed_at", "artifacts")
 
 
 class Fact(NamedTuple):
-    """Something a client was told; ``doomed`` and ``going`` are said before a deletion."""
+    """Something a client was told; ``doomed`` and ``going`` announce a deletion."""
 
     kind: str
     id: Any
@@ -61,7 +61,7 @@ async def running(
 
 
 class LedgerWorker:
-    """Works on a mission of its own and says what it was told."""
+    """Works on a mission of its own and records what it was told."""
 
     def __init__(self, fleet: Fleet, name: str, chance: random.Random, say: Say) -> None:
         self.fleet, self.name, self.chance, self.say = fleet, name, chance, say
@@ -73,7 +73,7 @@ class LedgerWorker:
         self.count = 0
 
     async def work(self, steps: int) -> None:
-        """Do some things, of all kinds."""
+        """Do some work of all kinds."""
         kinds = [self.append] * 4 + [self.advance] * 4 + [self.lock, self.write, self.snapshot]
         kinds += [self.checkpoint] * 2 + [self.delete]
         for _ in range(steps):
@@ -86,7 +86,7 @@ class LedgerWorker:
                 await self.chance.choice(kinds)()
 
     async def begin(self) -> None:
-        """Make a mission and start it."""
+        """Create a mission and start it."""
         new = [
             NewSortie(f"S{n}", files=[f"src/{n}.py"]) for n in range(self.chance.randrange(1, 5))
         ]
@@ -111,7 +111,7 @@ class LedgerWorker:
         self.say(Fact("event", event.seq, (self.mission, data)))
 
     async def advance(self) -> None:
-        """Get on with a sortie."""
+        """Advance a sortie."""
         sortie = self.chance.choice(self.sorties)
         done = self.progress.get(sortie)
         if done is None:
@@ -121,7 +121,7 @@ class LedgerWorker:
         self.say(Fact("sortie", sortie, (self.mission, done)))
 
     async def lock(self) -> None:
-        """Take a lock, or let go of it."""
+        """Take a lock or release it."""
         agent, file = f"{self.name}-agent", f"{self.name}.py"
         lock = await self.fleet.do(LockAcquire(agent, file, mission_id=self.mission))
         self.say(Fact("token", lock.fencing_token))
@@ -129,7 +129,7 @@ class LedgerWorker:
             await self.fleet.do(LockRelease(lock.id, agent))
 
     async def write(self) -> None:
-        """Write a letter."""
+        """Send a message."""
         to = [f"{self.name}-agent", "dispatch"]
         made = await self.fleet.do(
             MessageSend(self.name, to, f"Letter {self.count}", mission_id=self.mission)
@@ -137,13 +137,13 @@ class LedgerWorker:
         self.say(Fact("message", made.id, (self.mission, made.subject)))
 
     async def checkpoint(self) -> None:
-        """Take a checkpoint by hand."""
+        """Create a manual checkpoint."""
         made = await self.fleet.do(CheckpointCreate(self.mission, trigger_details=str(self.count)))
         self.checkpoints.append(made.id)
         self.say(Fact("checkpoint", made.id, (self.mission, bare(made))))
 
     async def snapshot(self) -> None:
-        """Take a snapshot."""
+        """Record a snapshot."""
         run = f"run-{self.name}"
         made = await self.fleet.do(SnapshotRecord(run_id=run, note=f"note {self.count}"))
         self.say(Fact("snapshot", made.snapshot_id, (run, bare(made))))
@@ -158,7 +158,7 @@ class LedgerWorker:
         self.say(Fact("deleted", doomed))
 
     async def forget(self) -> None:
-        """Forget the mission; begin another next time."""
+        """Forget the mission; the next step creates another."""
         self.say(Fact("going", self.mission))
         await self.fleet.do(SystemForget(mission_id=self.mission))
         self.say(Fact("gone", self.mission))
@@ -166,14 +166,14 @@ class LedgerWorker:
 
 
 def bare(record: Any) -> dict[str, Any]:
-    """Return what a record says, without notes about its copies."""
+    """Return the fields of a record, without notes about its copies."""
     told: dict[str, Any] = msgspec.to_builtins(record)
     return {name: value for name, value in told.items() if name not in _NOTES}
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep what engines say of each fault to themselves: there are thousands."""
+    """Silence the engines' log, which would report thousands of faults."""
     log = logging.getLogger("fleetd")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -184,9 +184,9 @@ def quietly() -> Iterator[None]:
 
 
 async def check(fleet: Fleet, facts: Iterable[Fact], *, rows: bool = True) -> None:
-    """Raise Red unless all that was acknowledged is there.
+    """Raise Red unless everything acknowledged is there.
 
-    Without ``rows`` the database was lost: what only it knew is not asked for.
+    Without ``rows`` the database was lost: skip what only the database held.
     """
     facts = list(facts)
     for fact in facts:
@@ -200,7 +200,7 @@ async def check(fleet: Fleet, facts: Iterable[Fact], *, rows: bool = True) -> No
 
 
 def standing(facts: list[Fact]) -> list[Fact]:
-    """Return the facts about what nobody began to delete."""
+    """Return the facts about records that no client began to delete."""
     over = {fact.id for fact in facts if fact.kind in ("doomed", "going")}
     return [fact for fact in facts if {fact.id, _owner(fact)}.isdisjoint(over)]
 
@@ -210,9 +210,9 @@ def _owner(fact: Fact) -> Any:
 
 
 async def look(fleet: Fleet, fact: Fact, *, excused: bool) -> bool:
-    """Compare a fact with what is served; True when that is a refusal in words.
+    """Compare a fact with the engine's answer; return whether that was a typed error.
 
-    Of what is excused nothing, or something older, may be served too, but no other record.
+    An excused record may be missing or older, but never a different record.
     """
     if fact.kind not in _LOOKS:
         return False
@@ -259,7 +259,7 @@ async def _absent(fleet: Fleet, fact: Fact) -> None:
 
 
 async def _sortie(fleet: Fleet, fact: Fact) -> Any:
-    """Progress goes on only; later reports may be there too."""
+    """Return the progress up to the acknowledged value: later reports may have increased it."""
     found = (await fleet.do(SortieGet(fact.id))).progress
     return min(found, fact.value[1])
 
@@ -270,7 +270,7 @@ async def _event(fleet: Fleet, fact: Fact) -> Any:
 
 
 async def _mission(fleet: Fleet, fact: Fact) -> Any:
-    """A mission has all its sorties, or it is half of one."""
+    """Return the expected value unless sorties are missing or the title differs."""
     sorties = (await fleet.do(SortieList(fact.id))).sorties
     if len(sorties) != fact.value[1]:
         return f"{len(sorties)} sorties"
@@ -311,7 +311,7 @@ async def _check_tokens(fleet: Fleet, facts: list[Fact]) -> None:
 
 
 async def serves(fleet: Fleet) -> None:
-    """Raise Red unless an engine does its work."""
+    """Raise Red unless an engine works."""
     mission = await fleet.mission(2)
     await fleet.complete(mission, 0, 1)
     made = await fleet.checkpoint(mission)
@@ -320,7 +320,7 @@ async def serves(fleet: Fleet) -> None:
 
 
 def intact(database: Path) -> None:
-    """Raise Red unless SQLite finds nothing wrong with a database."""
+    """Raise Red unless SQLite finds the database intact."""
     connection = page_checksums.opened(str(database))
     try:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]

@@ -1,6 +1,6 @@
 """Clients that lock files at random, each a process that may be stopped or killed, and its diary.
 
-What a client does stands in its diary before and after: who is killed leaves a call without answer.
+A client writes each call to its diary before and after: a kill leaves a call without an answer.
 """
 
 import json
@@ -34,7 +34,7 @@ REPLY_S = 20.0
 
 @dataclass(frozen=True)
 class LockCall:
-    """One call as its client saw it; times in ms of the wall clock, ``answered`` None for none."""
+    """One call as its client saw it; times in ms of the wall clock, ``answered`` may be None."""
 
     key: str
     agent: str
@@ -52,7 +52,7 @@ def now_ms() -> float:
 
 @dataclass
 class Plan:
-    """What a client is to do: ``names`` are the ways to call each file, ``mission_id`` all work."""
+    """The task of a client: ``names`` are the ways to name each file, ``mission_id`` is shared."""
 
     socket: Path
     agent: str
@@ -64,7 +64,7 @@ class Plan:
 
 
 def process(work: Callable[[], None]) -> int:
-    """Do something in a process of its own and return its pid; whoever calls this ends it."""
+    """Run a function in a separate process and return its pid; the caller ends it."""
     pid = os.fork()
     if pid:
         return pid
@@ -75,9 +75,9 @@ def process(work: Callable[[], None]) -> int:
 
 
 class Diary:
-    """Where a client writes what it calls and what it is answered.
+    """The file in which a client records its calls and their answers.
 
-    ``lost`` is whether nobody knows what became of a call.
+    ``lost`` is whether the outcome of a call is unknown.
     """
 
     def __init__(self, path: Path, client: Fleet, agent: str) -> None:
@@ -86,7 +86,7 @@ class Diary:
         self.lost = False
 
     def call(self, key: str, request: Request[Any]) -> Any:
-        """Make a call; None when it was refused, or nobody knows."""
+        """Make a call; return None when it was refused, or its outcome is unknown."""
         self._number += 1
         told = {"n": f"{os.getpid()}-{self._number}", "key": key, "agent": self._agent}
         told |= {"method": request.method, "request": msgspec.to_builtins(request)}
@@ -96,7 +96,7 @@ class Diary:
         except (Unavailable, TooSlow):
             self._client.close()
             self.lost = True
-            return None  # what became of it nobody knows
+            return None  # its outcome is unknown
         except FleetError as error:
             held = error.values.get("existing_lock")
             self._write({"n": told["n"], "answered": now_ms(), "error": error.kind, "result": held})
@@ -141,7 +141,7 @@ def _choose(plan: Plan, chance: random.Random, key: str, known: dict[str, Any]) 
         )
     if luck < 0.55:
         path = lock.normalized_path
-        # The key of a project's file is no name of it; the first name is a whole one.
+        # The key of a project's file is not a valid name for it; the first name is absolute.
         file = path if path.startswith("/") else plan.names[key][0]["file"]
         return LockCheck(file, lock.fencing_token)
     if luck < 0.65:

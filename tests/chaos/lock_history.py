@@ -1,4 +1,4 @@
-"""From what clients wrote down and what the daemon lists to the operations on each lock."""
+"""Converts the diaries of clients and the daemon's list of locks to operations on each lock."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ Rows = dict[str, dict[str, Any]]
 
 
 class LockHistory:
-    """Operations by the file's key; raises Red for what no order of them could explain.
+    """Operations by the file's key; raises Red for an impossible sequence.
 
-    ``slack_ms`` is by how much the clocks of those who answer may differ.
+    ``slack_ms`` is by how much the clocks of the daemons may differ.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class LockHistory:
         for row in self.rows.values():
             self._explain(row)
 
-    # What was answered
+    # Answered calls
 
     def _acquired(self, call: LockCall) -> None:
         lock = call.result
@@ -58,9 +58,9 @@ class LockHistory:
             self._touch(call, None)
 
     def _asked_again(self, key: str, call: LockCall, lock: dict[str, Any], at: int) -> None:
-        """One that waits may be sent again after it was granted, which renews what there is.
+        """Allow a renewal: a waiting call may be sent again after its grant.
 
-        The first time it may also have found a lock of its agent, which has ended since.
+        The first attempt may also have found a lock of its agent that has ended since.
         """
         renewed = {"lock_id": lock["id"], "token": lock["fencing_token"], "slack": self._slack}
         self.ops[key].append(
@@ -80,7 +80,7 @@ class LockHistory:
     def _conflict(self, call: LockCall, held: dict[str, Any] | None) -> None:
         if held is not None:
             self._add(held["normalized_path"], call, "held", held, until=_ms(held["expires_at"]))
-        if call.request.get("wait_ms"):  # one that ended empty is reported as an error
+        if call.request.get("wait_ms"):  # a wait without success is reported as an error
             self._touch(call, None)
 
     def _checked(self, call: LockCall) -> None:
@@ -120,10 +120,10 @@ class LockHistory:
     def _other(self, call: LockCall) -> None:
         self._touch(call, None)
 
-    # What nobody was answered
+    # Changes without an answer
 
     def _explain(self, row: dict[str, Any]) -> None:
-        """Find who may have been granted a lock, or lost it, without being told."""
+        """Find agents that may have been granted a lock, or lost it, without an answer."""
         key, agent, begun = row["normalized_path"], row["held_by"], _ms(row["acquired_at"])
         if row["id"] not in self._granted:
             asked = self._unanswered(begun, "lock.acquire", agent)
@@ -141,10 +141,10 @@ class LockHistory:
             self._silent(key, row, "end", ended)
 
     def _unanswered(self, at: int, method: str, agent: str | None = None) -> bool:
-        """Whether a call may have done it of which its client was not told.
+        """Return whether a call without an answer may have done it.
 
-        One that waits is more than one transaction: when the daemon was killed between them it was
-        asked again, and is told of the second time only.
+        A waiting call is more than one transaction: when the daemon was killed between them, it was
+        sent again, and its answer reports the second time only.
         """
         return any(
             call.answered is None or (call.request.get("wait_ms") and at <= call.answered + 1)
@@ -209,7 +209,7 @@ class LockHistory:
         )
 
     def _touch(self, call: LockCall, at: int | None, but: str = "") -> None:
-        """Whatever an agent does prolongs its leases, on every file."""
+        """Extend the leases of an agent on every file, which any of its calls does."""
         answered = float("inf") if call.answered is None else call.answered
         for key in self.keys - {but}:
             self.ops[key].append(

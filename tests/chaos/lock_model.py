@@ -1,4 +1,4 @@
-"""What a lock with leases and tokens may answer, and a search for an order that explains it.
+"""The valid answers of a lock with leases and tokens, and a search for an order that explains them.
 
 Times of the daemon are ms of its wall clock; ``called`` and ``answered`` are the same clock as seen
 by the client. Must not know processes or the wire.
@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-# In a fleet a change may be committed so many ms after its time.
+# In a fleet a change may be committed this many ms after its timestamp.
 LATE_MS = 10_000
 Act = Literal["grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid", "touch"]
 
 
 @dataclass(frozen=True)
 class Op:
-    """One thing that happened to a lock, or was seen of it.
+    """An operation on a lock, or an observation of it.
 
-    ``at`` is when the daemon did it, where its answer says so; daemons of a fleet agree on what
-    time it is up to ``slack`` ms, and stamp what they do before their turn. A single daemon has no
-    ``slack``. An optional one may have happened or not: nobody was answered.
+    ``at`` is when the daemon did it, if its answer contains that; the clocks of a fleet's daemons
+    agree up to ``slack`` ms, and they stamp operations before their turn. A single daemon has no
+    ``slack``. An optional operation may have happened or not: no client got an answer.
     """
 
     act: Act
@@ -38,7 +38,7 @@ class Op:
 
     @property
     def span(self) -> tuple[int, float]:
-        """Return when the daemon can have done it; it counts whole ms."""
+        """Return when the daemon can have done it; the daemon counts whole ms."""
         if self.at is not None:
             waited = min(self.answered, self.at + LATE_MS) if self.slack else 0
             return self.at - self.slack, max(self.at, waited) + self.slack
@@ -47,7 +47,7 @@ class Op:
 
 @dataclass(frozen=True)
 class HeldLock:
-    """A lock as a model has it: free without id. The lease ends between ``least`` and ``most``."""
+    """A lock in the model: free without id. The lease ends between ``least`` and ``most``."""
 
     lock_id: str = ""
     token: int = 0
@@ -60,7 +60,7 @@ class HeldLock:
 
 
 def after(held: HeldLock, op: Op) -> list[HeldLock]:
-    """Return the states in which an operation can leave a lock; none when it cannot happen."""
+    """Return the possible states of a lock after an operation; none when it is impossible."""
     first, last = op.span
     rule = _RULES[op.act]
     if _has_any_time(held, op):
@@ -70,11 +70,11 @@ def after(held: HeldLock, op: Op) -> list[HeldLock]:
 
 
 def _has_any_time(held: HeldLock, op: Op) -> bool:
-    """Whether an operation is ordered by what it saw, not by its time.
+    """Return whether an operation is ordered by what it saw, not by its time.
 
-    Who only looks may be stamped later than a change that comes after it. In a fleet, the same is
-    true of who is refused, and of whoever works and does not hold this lock: both are stamped
-    before their turn. A single daemon stamps them in their turn.
+    A read may be stamped later than a change that comes after it. In a fleet, the same is true of
+    a refused call, and of calls by agents that do not hold this lock: both are stamped before
+    their turn. A single daemon stamps them in their turn.
     """
     if op.act in ("valid", "invalid"):
         return True
@@ -89,13 +89,13 @@ def _living(held: HeldLock) -> list[HeldLock]:
 
 
 def _ended(held: HeldLock, last: float) -> list[HeldLock]:
-    """Let the lease have run out, at once or by the time the operation must be over."""
+    """Let the lease expire, now or by the time when the operation must be over."""
     now = max(held.now, held.least) if held.lock_id else held.now
     return [_free(held, now)] if now <= last else []
 
 
 def _lease(held: HeldLock, op: Op, length: int, last: float) -> tuple[float, float]:
-    """Return when a lease that an operation begins ends at the earliest and at the latest."""
+    """Return the earliest and the latest end of a lease that an operation begins."""
     if op.at is None:
         return held.now + length, last + length
     return op.at - op.slack + length, op.at + op.slack + length
@@ -117,7 +117,7 @@ def _grant(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 
 
 def _regrant(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    """A recovery takes a lock anew for whoever holds it, else only a free one."""
+    """Regrant a lock in a recovery: to its holder, or if it is free."""
     if held.agent == op.agent:
         held = _free(held, held.now)
     return _grant(held, op, last)
@@ -131,7 +131,7 @@ def _renew(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 
 
 def _held(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    """Somebody was told who holds it, and until when."""
+    """Check an answer that names the holder and the end of the lease."""
     if held.lock_id != op.lock_id or held.token != op.token or held.agent == op.agent:
         return []
     if not held.least <= op.until <= held.most:
@@ -140,7 +140,7 @@ def _held(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 
 
 def _end(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    # What ran out is still the last one until somebody asks for the file: so it can be taken away.
+    # An expired lock remains the last one until the next request for the file: it can be removed.
     if not held.lock_id and held.highest == op.token and not op.needs_lease:
         return [held]
     if held.lock_id != op.lock_id:
@@ -162,12 +162,12 @@ def _valid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
 def _invalid(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
     if held.token != op.token or not held.lock_id:
         return [held]
-    # The row stays until somebody asks for the file: what ran out is still the last one.
+    # The row stays until the next request for the file: the expired lock is still the last one.
     return [replace(held, most=min(held.most, last))] if held.least <= last else []
 
 
 def _touch(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
-    """What the holder does prolongs its lease, unless that ran out before."""
+    """Extend the lease by an action of the holder, unless it expired before."""
     if held.agent != op.agent:
         return [held]
     until, latest = _lease(held, op, held.length, last)
@@ -175,7 +175,7 @@ def _touch(held: HeldLock, op: Op, last: float) -> list[HeldLock]:
         replace(each, least=max(each.least, until), most=max(held.most, latest))
         for each in _living(held)
     ]
-    # It may also have come so late that the lease was over.
+    # The action may also have come after the end of the lease.
     late = max(held.now, held.least)
     over = [replace(held, most=min(held.most, last), now=late)] if late <= last else []
     return [*longer, *over]
@@ -197,8 +197,8 @@ _RULES = {
 def unexplained(ops: Sequence[Op]) -> Op | None:
     """Return None when there is an order of the operations that explains every answer.
 
-    Else return the first operation, by the time of its answer, that no order reaches. An order may
-    put one before another only if it was not called after the other had been answered.
+    Otherwise return the first operation, by the time of its answer, that no order reaches. An order
+    may put one before another only if it was not called after the other had been answered.
     """
     ops = sorted(ops, key=lambda op: (op.called, op.span))
     required = sum(1 << number for number, op in enumerate(ops) if not op.optional)
@@ -223,10 +223,10 @@ def unexplained(ops: Sequence[Op]) -> Op | None:
 def _is_new(
     found: tuple[int, HeldLock], seen: dict[Any, list[tuple[int, HeldLock]]], required: int
 ) -> bool:
-    """Whether a state is none that was seen, nor one from which less can come than from such.
+    """Return whether a state is new: neither seen, nor dominated by a seen state.
 
-    The less is known of when a lease ends, the earlier it is and the more of what may have happened
-    is still to come, the more can come of it: no rule forbids it what it allows the other.
+    A state dominates another if it knows less about the end of the lease, is earlier, and has more
+    optional operations left: no rule forbids it anything that it allows the other.
     """
     done, held = found
     key = (done & required, held.lock_id, held.token, held.agent, held.length, held.highest)
@@ -244,7 +244,7 @@ def _is_new(
 
 
 def _next(ops: Sequence[Op], done: int) -> list[int]:
-    """Return who may come next, the likeliest last."""
+    """Return the operations that may come next, the likeliest last."""
     open_ops = [number for number in range(len(ops)) if not done >> number & 1]
     bound = min((ops[n].answered for n in open_ops if not ops[n].optional), default=math.inf)
     able = [number for number in open_ops if ops[number].called <= bound]

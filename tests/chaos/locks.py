@@ -1,7 +1,7 @@
-"""Histories of locks that clients share who are stopped and killed, searched for an order.
+"""Histories of locks shared by clients that are stopped and killed, searched for a valid order.
 
-Each round is two parts on one daemon: a line of waiters, whose order is known, and clients that do
-as they like while some are stopped beyond their leases or killed, and sometimes the daemon too.
+Each round has two parts on one daemon: a queue of waiters, whose order is known, and clients that
+act at random while some are stopped beyond their leases or killed, and sometimes the daemon too.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ class LockRound:
         return Fleet(self.daemon.socket)
 
     def waiting(self) -> int:
-        """Look how many wait; only the database says that."""
+        """Return how many clients wait; only the database contains that."""
         connection = apsw.Connection(
             str(self.home / "data" / "squawk.db"), flags=apsw.SQLITE_OPEN_READONLY
         )
@@ -116,11 +116,11 @@ def running(run: Run) -> Iterator[LockRound]:
             round_.clean_up()
 
 
-# A line of waiters
+# A queue of waiters
 
 
 def line(round_: LockRound) -> None:
-    """Let processes wait in a known order, kill one of them, and see who is served, and when."""
+    """Let processes wait in a known order, kill one, and check who is served, and when."""
     file = str(round_.project / "line.py")
     with round_.client() as client:
         held = client.call(LockAcquire("holder", file, timeout_ms=FOREVER_MS))
@@ -218,11 +218,11 @@ def orphaned(round_: LockRound) -> None:
         agent.wait()
 
 
-# Clients that do as they like
+# Clients that act at random
 
 
 def storm(round_: LockRound) -> None:
-    """Let clients lock, stop and kill some of them, and search for an order of what they saw."""
+    """Let clients lock, stop and kill some of them, and search for an order of the answers."""
     chance = round_.run.chance
     with round_.client() as client:
         plans = _plans(round_, client)
@@ -272,7 +272,7 @@ def _plans(round_: LockRound, client: Fleet) -> list[Plan]:
 
 
 def _names(round_: LockRound) -> dict[str, list[dict[str, str]]]:
-    """Return some ways to call each file."""
+    """Return some ways to name each file."""
     project, link = round_.project, round_.home / "link"
     (project / "src").mkdir()
     link.symlink_to(project)
@@ -340,9 +340,9 @@ def _judge(round_: LockRound, locks: list[dict[str, Any]]) -> None:
     round_.run.add("calls", len(calls))
 
 
-# Each group has a daemon of its own: what is locked in one would be in the other's history.
+# Each group has its own daemon: the locks of one group would be in the other's history.
 FILES, RESERVATIONS = (line, overtaken, storm), (overlapping_line, reserve)
-# What is planted, and the part that must notice: the others take their time for nothing.
+# Each defect with the part that must detect it, to save the time of the others.
 PLANTED = {
     "tokens_again": overtaken,
     "lease_ignored": storm,
@@ -356,7 +356,7 @@ PLANTED = {
 
 
 def run(run: Run) -> None:
-    """Run the parts, each group on a daemon of its own, round after round."""
+    """Run the parts round after round, each group on its own daemon."""
     groups: list[tuple[Callable[[LockRound], None], ...]] = [FILES, RESERVATIONS]
     if run.planted:
         groups = [(PLANTED[run.planted],)]

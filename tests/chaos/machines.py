@@ -1,6 +1,6 @@
-"""Machines of one fleet, each a home, a daemon and a clock of its own, on this computer.
+"""Machines of one fleet on this computer, each with its own home, daemon and clock.
 
-Where the kernel allows it each has a host name of its own too. Must not know what is done there.
+Where the kernel allows it, each also has its own host name. Must not know what is done there.
 """
 
 import shutil
@@ -23,7 +23,7 @@ from tests.support.postgres_server import OWNER, LocalPostgres
 from tests.support.processes import Daemon, environment
 
 REMOTE = "https://example.org/team/fleet.git"
-# What a project with that remote is called on every machine.
+# The name of a project with that remote on every machine.
 NAME = "example.org/team/fleet"
 PROGRAM = "tests.chaos.injected_shared_bugs"
 PATIENCE_S = 60.0
@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 @cache
 def _has_names() -> bool:
-    """Whether a process may be given a host name that others do not have."""
+    """Return whether a process can have its own host name."""
     if shutil.which("unshare") is None:
         return False
     tried = subprocess.run(
@@ -41,9 +41,9 @@ def _has_names() -> bool:
 
 
 class FleetMachine:
-    """One machine: its daemon may be killed, its clock set, its way to the server cut.
+    """One machine: a test may kill its daemon, set its clock, and cut its network.
 
-    ``here`` is whether its daemon is meant to run.
+    ``here`` is whether its daemon should be running.
     """
 
     def __init__(self, number: int, place: Path, url: str, defect: str | None) -> None:
@@ -68,7 +68,7 @@ class FleetMachine:
             subprocess.run(["git", *words], cwd=self.project, check=True, capture_output=True)
 
     def set_clock(self, ms: int) -> None:
-        """Have its wall clock be off by so much from now on."""
+        """Shift its wall clock by an offset from now on."""
         with self._clock.open("r+b" if self._clock.exists() else "wb") as file:
             file.write(struct.pack("q", ms * 1_000_000))
 
@@ -84,11 +84,11 @@ class FleetMachine:
 
     @property
     def id(self) -> str:
-        """What its rows are called in the store."""
+        """The machine's id in the rows of the store."""
         return (self.home / "data" / "machine-id").read_text().strip()
 
     def well(self) -> None:
-        """Raise Red when the daemon has ended by itself, or wrote of a bug."""
+        """Raise Red when the daemon has ended by itself, or logged a bug."""
         log = self.daemon.log.read_text()
         process = self.daemon.process
         if "Traceback" in log or "because of a bug" in log:
@@ -97,7 +97,7 @@ class FleetMachine:
             raise Red(f"{self.name} left with {process.returncode}: {log[-2_000:]}")
 
     def patient(self) -> Fleet:
-        """Return a client that waits for the store to be there; raises Red when it stays away."""
+        """Return a client that waits for the store; raises Red when it stays unavailable."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -128,7 +128,7 @@ class FleetMachines:
         ]
 
     def rows(self, statement: str, *values: object) -> list[dict[str, object]]:
-        """Ask the database itself."""
+        """Query the database directly."""
         return self.server.sql(statement, *values, database=self._database)
 
     def clean_up(self) -> None:

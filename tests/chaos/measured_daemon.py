@@ -22,7 +22,7 @@ _MAIN = "\nimport sys\nfrom fleetd.__main__ import main\nsys.exit(main())"
 def measured(
     home: Path, env: Mapping[str, str], *, settings: str = "", defect: str = ""
 ) -> Iterator["MeasuredDaemon"]:
-    """Run a daemon with ``settings`` (TOML); ``defect`` is Python run in it before it starts."""
+    """Run a daemon with ``settings`` (TOML); ``defect`` is Python that it runs before the start."""
     directory = home / "config" / "fleet"
     directory.mkdir(mode=0o700, exist_ok=True)
     (directory / "config.toml").write_text(settings)
@@ -36,7 +36,7 @@ def measured(
 
 
 class MeasuredDaemon:
-    """What a running daemon uses of the machine, and what it says."""
+    """The resources that a running daemon uses, and its log."""
 
     def __init__(self, daemon: Daemon) -> None:
         assert daemon.process is not None
@@ -47,7 +47,7 @@ class MeasuredDaemon:
 
     def cpu_ms(self) -> float:
         """Return the CPU time of all its threads since its start."""
-        # The kernel's own number for the CPU clock of another process.
+        # The kernel's id for the CPU clock of another process.
         return time.clock_gettime_ns((~self.pid << 3) | 2) / 1e6
 
     def rss(self) -> int:
@@ -55,11 +55,11 @@ class MeasuredDaemon:
         return self._status("VmRSS")
 
     def peak(self) -> int:
-        """Return the most that was resident since ``forget_peak``, in bytes."""
+        """Return the peak of resident memory since ``forget_peak``, in bytes."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
-        """Count the peak from here on."""
+        """Reset the peak."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
     def descriptors(self) -> int:
@@ -85,7 +85,7 @@ class MeasuredDaemon:
         raise Red(f"the daemon is gone, with its {name}")
 
     def at_rest(self, sockets: int, *, patience_s: float) -> None:
-        """Wait until no more sockets are open than there were; raises Red."""
+        """Wait until no more sockets are open than before; raises Red."""
         deadline = time.monotonic() + patience_s
         while (now := self.sockets()) > sockets:
             if time.monotonic() > deadline:
@@ -93,7 +93,7 @@ class MeasuredDaemon:
             time.sleep(0.01)
 
     def well(self) -> None:
-        """Raise Red unless it runs and complained of no bug since this was asked last."""
+        """Raise Red unless it runs and has logged no bug since the last call."""
         assert self.daemon.process is not None
         if (status := self.daemon.process.poll()) is not None:
             raise Red(f"the daemon ended with {status}: {self.daemon.log.read_text()[-2_000:]}")
@@ -106,7 +106,7 @@ class MeasuredDaemon:
 
 
 def dial(path: Path, patience_s: float) -> socket.socket:
-    """Connect; raises Red when nobody listens, waits while the backlog is full."""
+    """Connect; raise Red when nothing listens, wait while the backlog is full."""
     deadline = time.monotonic() + patience_s
     while True:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -123,6 +123,6 @@ def dial(path: Path, patience_s: float) -> socket.socket:
 
 
 def shut(sock: socket.socket) -> None:
-    """Close a socket, whatever state it is in."""
+    """Close a socket in any state."""
     with suppress(OSError):
         sock.close()

@@ -1,6 +1,6 @@
-"""Users of machines whose daemon and store go away again and again; they go on; no judging.
+"""Users of machines whose daemon and store fail again and again; must not judge the results.
 
-Everybody is a thread. Who gets no answer tries again, under the same key, until there is one.
+Each user is a thread. A request without an answer is retried under the same key until it has one.
 """
 
 import json
@@ -26,13 +26,13 @@ from tests.chaos.work import ERRANDS, User
 from tests.chaos.worker import Gone
 from tests.support.hook_client import COMMAND
 
-# Of the log nothing may be missing: nobody forgets.
+# The log must stay complete, so no user forgets anything.
 FORGETTING = ("delete_mission", "forget_mission", "forget_session")
 OWN = {name: often for name, often in ERRANDS.items() if name not in FORGETTING} | {"mutter": 24}
 AWAY_S = 0.25
 PATIENCE_S = 60.0
-# A process that runs hooks, each of which reads a file, and says how they ended. No shell: behind
-# one the agent CLI would be looked for.
+# A process that runs hooks, each of which reads a file, and reports their exit statuses. It uses no
+# shell, because fleetd would look for the agent CLI behind a shell.
 _AGENT_CLI = """
 import subprocess, sys
 for line in sys.stdin:
@@ -43,18 +43,18 @@ for line in sys.stdin:
 
 
 class Townsman(User):
-    """A user who goes on working while daemons and the server come and go."""
+    """A user who continues to work while daemons and the server fail and restart."""
 
     def __init__(self, name: str, machine: FleetMachine, chance: random.Random) -> None:
         super().__init__(name, machine.socket, machine.home, chance)
         self.machine = machine
         self.muttered: dict[str, bool] = {}
-        """What was said without a key, and whether that was acknowledged."""
+        """The events sent without a key, and whether each was acknowledged."""
         self.forgets_locks = threading.Event()
         """Set when the machine was away for so long that its leases may have ended."""
 
     def live(self, stop: threading.Event, pause_s: float) -> None:
-        """Work until told to stop; what should not have happened is kept in ``broken``."""
+        """Work until stopped; ``broken`` keeps an unexpected error."""
         try:
             while not stop.is_set():
                 self._go_on(stop)
@@ -79,7 +79,7 @@ class Townsman(User):
             del self.facts["lock", lock["id"]]
 
     def errand(self) -> None:
-        """Do one of the things that can be done now."""
+        """Do one of the actions that are possible now."""
         while self.stale:
             self.look_again(next(iter(self.stale)))
         (name,) = self.chance.choices([*OWN], [*OWN.values()])
@@ -88,14 +88,14 @@ class Townsman(User):
     def ask(self, method: str, params: dict[str, Any], **more: Any) -> None:
         """Send a request that changes something; see Worker.
 
-        A snapshot whose file has to wait for the server is stored, and its sender is told so.
+        A snapshot whose file has to wait for the server is stored, and its sender gets an error.
         """
         if method == "snapshot.record":
             more["may"] = ("checkpoint_atomic_write_failed",)
         super().ask(method, params, **more)
 
     def mutter(self) -> None:
-        """Say something without a key: it is not said again, whatever becomes of it."""
+        """Append an event without a key: it is not retried, whatever its outcome."""
         mark = f"~{self.name}.muttered.{len(self.muttered)}~"
         self.muttered[mark] = False
         try:
@@ -108,7 +108,7 @@ class Townsman(User):
         self.muttered[mark] = True
 
     def _acquire(self, agent: str, file: str, mission: str | None, **more: Any) -> None:
-        """Lock a file by the name that it has on every machine."""
+        """Lock a file by its name that is valid on every machine."""
         path = (self.project / file).resolve()
         key = f"project:{NAME}:{path.relative_to(self.machine.project)}"
         mark = self.mark()
@@ -125,12 +125,12 @@ class Townsman(User):
         )
 
     def file_of(self, lock: dict[str, Any]) -> str:
-        """Return the file of a lock as it is called here: its key is no name of it."""
+        """Return the path of a lock's file on this machine: its key is no valid name."""
         return str((self.project / lock["file"]).resolve())
 
 
 class HookingUser:
-    """A session whose hooks are real processes, which leave in the spool what nobody takes."""
+    """A session whose hooks are real processes, which spool what no daemon takes."""
 
     def __init__(self, machine: FleetMachine) -> None:
         self._machine = machine
@@ -172,9 +172,9 @@ class HookingUser:
 
 
 class Subscriber:
-    """One who is told of every event, over kills and outages; each once, in order, without gap.
+    """A subscriber to all events, over kills and outages: each once, in order, without gaps.
 
-    ``digests`` says for each thousandth event, and the last, what was told up to it.
+    ``digests`` summarizes the events up to each thousandth, and up to the last.
     """
 
     def __init__(self, machine: FleetMachine) -> None:
@@ -186,7 +186,7 @@ class Subscriber:
         self._client: Fleet | None = None
 
     def live(self, stop: threading.Event, _: float) -> None:
-        """Listen until told to stop."""
+        """Read events until stopped."""
         while not stop.is_set() and self.broken is None:
             try:
                 self._listen(stop)
@@ -213,7 +213,7 @@ class Subscriber:
 
 
 class Digest:
-    """What a sequence of events says, as short text for each prefix that is asked for."""
+    """The content of a sequence of events, as a short text for each requested prefix."""
 
     def __init__(self) -> None:
         self._state = blake2b(digest_size=8)
@@ -228,7 +228,7 @@ class Digest:
 
 
 class Town:
-    """All people of all machines; what a Witness takes for a Crew."""
+    """All users of all machines, with the interface that a checker expects of a Crew."""
 
     def __init__(
         self, machines: Iterable[FleetMachine], seed: str, users: int, listeners: int
@@ -244,14 +244,14 @@ class Town:
             worker.others = names
         self.subscribers = [Subscriber(each) for each in machines for _ in range(listeners)]
         self.hooked = [HookingUser(each) for each in machines]
-        # Who is told is judged apart: see ``Subscriber``.
+        # Subscribers are judged separately: see ``Subscriber``.
         self.follower = SimpleNamespace(told={})
         self._stop, self._leave = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         self._listening: list[threading.Thread] = []
 
     def start(self, pause_s: float) -> None:
-        """Let everybody begin."""
+        """Start all users."""
         self._listening = [self._begin(each.live, self._leave, 0.0) for each in self.subscribers]
         self._threads = [self._begin(each.live, self._stop, pause_s) for each in self.workers]
         self._threads += [self._begin(each.live, self._stop, 1.0) for each in self.hooked]
@@ -262,7 +262,7 @@ class Town:
         return thread
 
     def well(self) -> None:
-        """Raise Red with what should not have happened to somebody."""
+        """Raise Red with the first unexpected error of a user."""
         for each in (*self.workers, *self.hooked, *self.subscribers):
             if each.broken is not None:
                 last = getattr(each, "said", [None])[-1]
@@ -270,13 +270,13 @@ class Town:
                 raise AssertionError(f"{name}, {last}: {each.broken!r}") from each.broken
 
     def finish(self) -> None:
-        """Let the working ones come to rest; who listens goes on."""
+        """Stop the workers; subscribers continue."""
         self._stop.set()
         _join(self._threads)
         self.well()
 
     def leave(self) -> None:
-        """Let everybody go."""
+        """Stop all users."""
         self._stop.set()
         self._leave.set()
         _join([*self._threads, *self._listening])
@@ -284,7 +284,7 @@ class Town:
             each.close()
 
     def again(self) -> int:
-        """Send what was in flight once more, until it is answered; return how many there were."""
+        """Retry requests in flight until they are answered; return how many there were."""
         retried = [worker for worker in self.workers if worker.open is not None]
         deadline = time.monotonic() + PATIENCE_S
         for worker in retried:
@@ -299,7 +299,7 @@ class Town:
         return len(retried)
 
     def check_said(self, words: Counter[tuple[str, str]]) -> None:
-        """Check that what was said without a key, and what hooks told, is in the log once."""
+        """Check that the log has each event without a key, and each hook's event, once."""
         for worker in self.workers:
             for mark, told in worker.muttered.items():
                 seen = words["test_muttered", mark]
@@ -310,7 +310,7 @@ class Town:
                 check(seen == 1, f"a hook told {mark}, {seen} times in the log")
 
     def check_heard(self, events: Iterable[dict[str, Any]]) -> None:
-        """Check that every subscriber was told of all events as they are in the log."""
+        """Check that every subscriber received all events as they are in the log."""
         whole = Digest()
         for event in events:
             whole.add(event)
@@ -328,5 +328,5 @@ def _join(threads: Iterable[threading.Thread]) -> None:
 
 
 def home_of(machine: FleetMachine) -> Path:
-    """Return where a machine keeps its checkpoint files."""
+    """Return the directory of a machine's checkpoint files."""
     return machine.home / "flightline" / "checkpoints"

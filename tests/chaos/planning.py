@@ -1,4 +1,4 @@
-"""What users do to missions and sorties; must not judge what comes of it."""
+"""User actions on missions and sorties; must not judge the results."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Planning(CrewWorker):
     """A worker with missions of its own."""
 
     def agent(self) -> str:
-        """Return one of one's own agents."""
+        """Return one of the worker's own agents."""
         return f"{self.name}-{self.chance.choice('ab')}"
 
     def sortie(self, *status: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ class Planning(CrewWorker):
         return self.pick("sortie", status=status or UNDONE, mission_id=missions)
 
     def look_again(self, mission: str) -> None:
-        """Read anew what a larger change of a mission may have touched."""
+        """Read again what a larger change of a mission may have affected."""
         again = self.look("mission.get", {"mission_id": mission})
         sorties = self.look("sortie.list", {"mission_id": mission})["sorties"]
         locks = self.look("lock.list", {"mission_id": mission})["locks"]
@@ -55,7 +55,7 @@ class Planning(CrewWorker):
 
     def _worked(self, sortie: dict[str, Any]) -> None:
         self.note("sortie", sortie)
-        # Whoever works on a sortie begins its mission.
+        # Starting a sortie also starts its mission.
         mission = self.facts[("mission", sortie["mission_id"])]
         if sortie["status"] == "in_progress" and mission["status"] == "pending":
             mission["status"] = "in_progress"
@@ -93,7 +93,7 @@ class Planning(CrewWorker):
             self._mission("mission.update", mission, "mission_updated", description=self.mark())
 
     def end_mission(self) -> None:
-        """Complete a mission whose sorties are all done; now and then give one up."""
+        """Complete a mission whose sorties are all done; sometimes cancel one."""
         mission = self.pick("mission", status=OPEN)
         if not mission:
             return
@@ -122,7 +122,7 @@ class Planning(CrewWorker):
             self._end("mission.delete", mission["id"])
 
     def forget_mission(self) -> None:
-        """Make a mission in which nobody works, or forget it: agents are forgotten with theirs."""
+        """Create a mission without agents, or forget it: that would forget its agents too."""
         if scrap := self.pick("scrap"):
             self._end("system.forget", scrap["id"])
         else:
@@ -147,7 +147,7 @@ class Planning(CrewWorker):
 
     def _ended(self, going: list[tuple[str, str]], mine: list[tuple[str, str]]) -> None:
         self.end(*going)
-        for key in mine:  # an agent or a lock may be left without its mission
+        for key in mine:  # an agent or a lock may outlive its mission
             self.facts.pop(key, None)
 
     # Sorties

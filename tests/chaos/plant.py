@@ -1,13 +1,13 @@
-"""Planting of a defect: what is exchanged must be there, or the defect would be none."""
+"""Planting of a defect: the replaced attribute must exist, or the defect would have no effect."""
 
 from typing import Any
 
 
 def plant(owner: Any, name: str, value: Any) -> Any:
-    """Exchange an attribute of a module or class, and return what it was.
+    """Replace an attribute of a module or class, and return its old value.
 
-    Raises AttributeError where there is none of that name: then the daemon does not start, which
-    is not taken for a promise that was broken.
+    Raises AttributeError when there is no such attribute: then the daemon does not start, which
+    does not count as a broken promise.
     """
     before = getattr(owner, name)
     setattr(owner, name, value)

@@ -1,7 +1,7 @@
-"""Power cuts below SQLite: whatever was acknowledged is there, and no database is corrupt.
+"""Power cuts below SQLite: everything acknowledged is there, and no database is corrupt.
 
-Several clients work on an engine with its threads while the disk is recorded, WAL and all; then the
-power goes at moments of that record, and once more while what is left is opened.
+Several clients work on an engine with its threads while the disk is recorded, WAL and all. Then the
+power is cut at moments of that record, and once more while the result is opened.
 """
 
 import random
@@ -30,7 +30,7 @@ from tests.support.fleet import NOON, Fleet
 
 CLIENTS, STEPS, CUTS = 4, 14, 25
 OLD = "msn-00000001"
-# Small, so that the WAL is copied back, and begins anew, many times.
+# Small, so that the WAL is checkpointed and restarted many times.
 WAL_PAGES = 40
 
 
@@ -61,7 +61,7 @@ def _record(run: Run, chance: random.Random) -> RecordedDisk:
 
 
 def _make_old(directory: Path, version: int) -> None:
-    """Make a database of an older schema, none for version 0."""
+    """Create a database of an older schema, none for version 0."""
     if not version:
         return
     directory.mkdir()
@@ -76,7 +76,7 @@ def _make_old(directory: Path, version: int) -> None:
 
 
 async def _work(disk: RecordedDisk, chance: random.Random) -> None:
-    """Let some clients work at once; what belongs to one transaction is numbered."""
+    """Let some clients work concurrently; records of one transaction share a number."""
     async with running(disk.root, inline=False) as fleet:
         _number(fleet, disk.say)
         async with trio.open_nursery() as nursery:
@@ -94,7 +94,7 @@ async def _back_up(fleet: Fleet, disk: RecordedDisk, chance: random.Random) -> N
 
 
 def _number(fleet: Fleet, say: Callable[[Any], None]) -> None:
-    """Let every transaction write the same number first and last, and say it when it is told."""
+    """Let every transaction write the same number first and last, and record its commit."""
     write = fleet.engine.store.write
 
     async def numbered(rule: Any, kind: Any = None) -> Any:
@@ -130,7 +130,7 @@ def _set(tx: Tx, key: str, number: int) -> None:
 
 
 def _cut(run: Run, disk: RecordedDisk) -> None:
-    """Cut the power at a moment, look, and cut it once more while that is opened."""
+    """Cut the power at a moment, check, and cut it once more while the result is opened."""
     moment = run.chance.choice(disk.moments())
     said = disk.said(moment)
     with gone_after(run.place / "a") as place, gone_after(run.place / "b") as again:
@@ -175,7 +175,7 @@ _NUMBERS = "SELECT key, value FROM store_meta WHERE key IN ('first', 'last')"
 
 @contextmanager
 def _planted(defect: str | None) -> Iterator[None]:
-    """Let the product do what it must not."""
+    """Plant a defect in the product."""
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(wal_checkpointer, "PAGES", WAL_PAGES))
         if defect == "synchronous-normal":
@@ -205,7 +205,7 @@ class _Hasty:
         )
 
     def patches(self) -> list[Any]:
-        """Return what is to be patched."""
+        """Return the patches."""
 
         def together(committer: Any, jobs: list[Any]) -> bool:
             return self._hurry(committer, jobs)
@@ -238,7 +238,7 @@ class _Hasty:
     def _tell(self, jobs: list[Any], told: threading.Event) -> None:
         for job in jobs:
             job.wake()
-            job._task = None  # who waited has been told
+            job._task = None  # the waiting task has been woken
         # After those tasks have run.
         self._soon(lambda: self._soon(told.set))
 

@@ -1,8 +1,8 @@
 """Power cuts among the files: nothing deleted comes back, nothing kept is lost, nothing is torn.
 
-What fleetd does to files is recorded once for each chapter of a store's life: its first start with
-things to take in, its work, a restore. The power goes before any of those calls; a fresh engine is
-started on what may be left, with the database as it was then or without it.
+The file operations of fleetd are recorded once for each chapter of a store's life: its first start
+with an import, its work, a restore. The power is cut before any of those calls; a new engine starts
+on what may be left, with the database of that moment or without it.
 """
 
 import json
@@ -41,7 +41,7 @@ DATABASE = ("", "-wal", "-shm", "-journal", "-mark")
 
 
 class Slow(LedgerWorker):
-    """Says that something was deleted when its file is gone, too: so long a person may wait."""
+    """Reports a deletion only after the file is gone too: a person may wait that long."""
 
     async def delete(self) -> None:
         """Delete a checkpoint and wait for its file."""
@@ -60,7 +60,7 @@ class Slow(LedgerWorker):
 
 @dataclass(frozen=True)
 class Chapter:
-    """A record, and what to ask of what a cut leaves of it."""
+    """A record, and the checks of the state after a cut."""
 
     disk: RecordedDisk
     look: Callable[[Path, list[Fact], bool], Any]
@@ -85,7 +85,7 @@ def campaign(run: Run) -> None:
 
 
 def _between(disk: RecordedDisk) -> list[int]:
-    """Return the moments when names were synced and contents are not yet."""
+    """Return the moments when names were synced and contents were not."""
     steps = disk.steps
     return [
         moment
@@ -116,7 +116,7 @@ def _lose_database(place: Path) -> None:
 
 
 async def _whole(fleet: Fleet) -> None:
-    """Raise Red unless both copies agree, and latest.json, without anything being mended."""
+    """Raise Red unless both copies and latest.json agree without a repair."""
     await fleet.settle()
     for request in (CheckpointVerify(), SnapshotVerify()):
         found = [each for each in (await fleet.do(request)).findings if not each.ok]
@@ -176,7 +176,7 @@ def _first_start(run: Run, chance: random.Random) -> Chapter:
 
 
 def _leave(spool: Path, number: int, at_ms: int) -> None:
-    """Leave what a hook left for want of a daemon."""
+    """Leave a payload in the spool, as a hook does without a daemon."""
     delivery = f"{number:032x}"
     payload = {"hook_event_name": "UserPromptSubmit", "session_id": "s-1", "prompt": str(number)}
     params = {"delivery_id": delivery, "harness": "claude", "args": [], "cwd": str(spool)}
@@ -247,7 +247,7 @@ async def _live(root: Path, chance: random.Random, copied: list[Fact], newer: li
 
 
 async def _after_restore(place: Path, copied: list[Fact], newer: list[Fact], *, done: bool) -> None:
-    """Either all is as before, or all that is newer than the copy lies aside."""
+    """Check that all is as before, or that all records newer than the copy are set aside."""
     async with running(place) as fleet:
         await fleet.settle()
         titles = {mission.title for mission in (await fleet.do(MissionList())).missions}
@@ -272,7 +272,7 @@ def _files(fleet: Fleet, record_id: str) -> list[Path]:
 
 
 class _Without:
-    """The module os with some syncs left out."""
+    """The module ``os`` without some of the syncs."""
 
     def __init__(self, left_out: Callable[[int], bool]) -> None:
         self._left_out = left_out
@@ -281,13 +281,13 @@ class _Without:
         return getattr(os, name)
 
     def fsync(self, descriptor: int) -> None:
-        """Sync, or do not."""
+        """Sync, or skip it."""
         if not self._left_out(os.fstat(descriptor).st_mode):
             os.fsync(descriptor)
 
 
 def _renamed_first(place: atomic_files.Directory, name: str, data: bytes) -> None:
-    """Write a file, and sync it when it has its name already."""
+    """Write a file, and sync it only after the rename."""
     temp = f"{atomic_files.TEMP}{name}"
     flags = os.O_WRONLY | os.O_CREAT
     descriptor = os.open(temp, flags, 0o600, dir_fd=place.descriptor)
@@ -299,7 +299,7 @@ def _renamed_first(place: atomic_files.Directory, name: str, data: bytes) -> Non
 
 
 def _planted(defect: str | None) -> ExitStack:
-    """Let the product do what it must not."""
+    """Plant a defect in the product."""
     stack = ExitStack()
     if defect == "file-not-synced":
         stack.enter_context(mock.patch.object(atomic_files, "os", _Without(stat.S_ISREG)))

@@ -1,7 +1,7 @@
-"""Recovery twice, at once, and killed half way: the same end state, one ``fleet_recovered`` each.
+"""Recovery repeated, concurrent, and killed: the same end state, one ``fleet_recovered`` each.
 
-A round has two missions that are alike. One is recovered once and in peace; the other several
-times, by several clients, or by a daemon that is killed. Then both stand the same.
+A round has two identical missions. One is recovered once and undisturbed; the other several times,
+by several clients, or by a daemon that is killed. Then both must have the same state.
 """
 
 import sys
@@ -23,7 +23,7 @@ KILLS = 3
 
 
 def campaign(run: Run) -> None:
-    """Recover one mission after the other, in one way after the other."""
+    """Recover one mission after the other, in each way in turn."""
     with run.home() as (home, env):
         daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=env)
         if run.planted is not None:
@@ -56,12 +56,12 @@ class _Round:
         self._way = self._killed if number % 2 else self._at_once
 
     def close(self) -> None:
-        """End the agents of both."""
+        """End the agents of both twins."""
         for twin in self._twins:
             twin.close()
 
     def run(self) -> None:
-        """Recover both, and compare."""
+        """Recover both, and compare them."""
         with self._client() as client:
             self._peaceful.reconnect(client)
             begun = self._peaceful.state()
@@ -79,7 +79,7 @@ class _Round:
         self._run.add("recoveries", times + 1)
 
     def _drawn(self) -> Callable[[Twin], dict[str, Any]]:
-        """Draw what to recover, as a wish that fits every twin."""
+        """Choose what to recover, as a function that fits every twin."""
         chance = self._chance
         named, rewind, force = (chance.random() < part for part in (0.5, 0.4, 0.5))
         who = chance.choice([None, "take over", "agent"])
@@ -106,7 +106,7 @@ class _Round:
     # The ways
 
     def _at_once(self) -> int:
-        """Recover at once under two keys, by several clients each, and then once more."""
+        """Recover concurrently under two keys, by several clients each, and then once more."""
         keys = ("one", "other") * (RIVALS // 2)
         told = self._rivals(list(keys))
         check(len({each["recovery_id"] for each in told}) == 2, "two keys, not two recoveries")
@@ -117,7 +117,7 @@ class _Round:
         return 3
 
     def _rivals(self, keys: list[str]) -> list[dict[str, Any]]:
-        """Let several recover at once, while others rehearse it."""
+        """Let several clients recover concurrently, while others do dry runs."""
         together = threading.Barrier(len(keys) + 1)
         told: list[dict[str, Any]] = []
         errors: list[Exception] = []
@@ -143,7 +143,7 @@ class _Round:
         return told
 
     def _killed(self) -> int:
-        """Kill it while it recovers, start it, and ask again under the same key, some times."""
+        """Kill it while it recovers, restart it, and retry under the same key, several times."""
         for _ in range(KILLS if self._run.judged or self._run.planted else 1):
             asking = threading.Thread(target=self._ask_in_vain)
             asking.start()
@@ -163,7 +163,7 @@ class _Round:
         except (Unavailable, OSError):
             return
 
-    # What must hold
+    # Checks
 
     def _compare(self, when: str) -> None:
         one, other = self._peaceful.state(), self._troubled.state()
@@ -177,7 +177,7 @@ class _Round:
         check(told == times, f"{told} fleet_recovered of {times} recoveries")
 
     def _check_tokens(self, client: Fleet) -> None:
-        """Check that each lock guards with its own token, and with none that is older."""
+        """Check that each lock is valid with its own token, and with no older one."""
         held = {lock["normalized_path"]: lock for lock in self._troubled.locks(active=True)}
         check(len(held) == len(self._troubled.locks(active=True)), "a file has two holders")
         for lock in self._troubled.locks(active=False):
@@ -190,7 +190,7 @@ class _Round:
             check(newest, f"{path} is held with an old token")
 
     def _read_mail(self) -> None:
-        """Let everybody read the mail, each with two clients at once."""
+        """Let every agent read its messages, each with two clients at once."""
         for twin in self._twins:
             readers = [twin.agent(name) for name in AGENTS if name != "one"] * 2
             threads = [threading.Thread(target=self._read, args=(reader,)) for reader in readers]
@@ -206,7 +206,7 @@ class _Round:
             client.call_raw("message.inbox", {"agent_id": agent})
 
     def _undo(self, client: Fleet, once: dict[str, Any], begun: dict[str, Any]) -> None:
-        """Check that the recovery can be undone: the sorties are as they were."""
+        """Check that the recovery can be undone: the sorties are as before."""
         undo = once["undo_checkpoint_id"]
         if undo is None:
             return

@@ -1,7 +1,7 @@
 """Locks on files, directories and patterns, exclusive and shared, by clients that stop and die.
 
-What a lock covers is judged here by the paths of a small universe, with pathspec and prefixes. The
-rows of the locks say when each was held; every answer must fit what was held while it was asked.
+The paths of a small universe, with pathspec and prefixes, decide here what a lock covers. The rows
+of the locks contain when each was held; every answer must fit the locks held during its request.
 """
 
 import itertools
@@ -33,12 +33,12 @@ TARGETS = (
 )
 LEASES_MS = (60, 120, 250, 2_000)
 CALLS = 30
-# A client's clock and the daemon's are one, but each is read a moment before or after.
+# A client's clock is the daemon's, but each is read a moment before or after.
 SLACK_MS = 3
 
 
 def wanted(name: str) -> dict[str, str]:
-    """Return the field of a request that says what is to be locked."""
+    """Return the field of a request that names the target."""
     return {"pattern" if "*" in name or "?" in name else "file": name}
 
 
@@ -58,7 +58,7 @@ def meet(one: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Client:
-    """What a client does: so many calls on targets of a directory, at random."""
+    """The task of a client: so many calls on targets of a directory, at random."""
 
     socket: Path
     project: Path
@@ -104,7 +104,7 @@ class Client:
 
 
 def reserve(round_: Any) -> None:
-    """Let clients lock what overlaps, stop and kill some of them, and judge what they were told."""
+    """Let clients lock overlapping targets, stop and kill some, and judge their answers."""
     chance = round_.run.chance
     clients = [
         Client(
@@ -158,7 +158,7 @@ class Held:
     ended: int
 
     def within(self, begun: float, ended: float) -> bool:
-        """Whether it was held at some moment between two."""
+        """Return whether it was held at some moment between two."""
         return self.begun <= ended + SLACK_MS and self.ended >= begun - SLACK_MS
 
 
@@ -171,8 +171,8 @@ def _held(row: dict[str, Any]) -> Held:
 
 
 def judge(rows: dict[str, Held], calls: list[LockCall]) -> None:
-    """Raise Red for what cannot have been: two that exclude each other, or an answer."""
-    # Who had a shared lock may have made it exclusive, and the other way round.
+    """Raise Red for the impossible: two locks that exclude each other, or a wrong answer."""
+    # The holder of a shared lock may have made it exclusive, and the other way round.
     for call in calls:
         if call.method == "lock.acquire" and call.error is None and call.result:
             row = rows[call.result["id"]]
@@ -213,7 +213,7 @@ def _judge_answer(rows: dict[str, Held], call: LockCall, answered: float) -> Non
             raise Red(f"a token in force is not good: {call}, {row}")
 
 
-# A line of those who wait for what overlaps
+# A queue of waiters for overlapping targets
 
 LINE = (
     ("src/a.py", "exclusive"),
@@ -224,7 +224,7 @@ LINE = (
 
 
 def overlapping_line(round_: Any) -> None:
-    """Let clients wait for what overlaps, kill one, and see that nobody is overtaken."""
+    """Let clients wait for overlapping targets, kill one, and check that none is overtaken."""
     gone = round_.run.chance.randrange(len(LINE))
     with round_.client() as client:
         held = client.call(
@@ -236,7 +236,7 @@ def overlapping_line(round_: Any) -> None:
         for number, (name, mode) in enumerate(LINE):
             pids.append(round_.process(_waiter(round_, number, name, mode)))
             round_.wait_until(lambda n=number: round_.waiting() == n + 1)
-        # A new reader of what somebody waits to write comes behind.
+        # A new reader of a target that a writer waits for must queue behind it.
         late = Diary(round_.home / f"late-{time.monotonic_ns()}", client, "late")
         request = LockAcquire("late", "src/a.py", cwd=str(round_.project), mode="shared")
         if late.call("src/a.py", request) is not None:

@@ -36,12 +36,12 @@ class Life:
     ended: trio.Event
 
     def drop(self) -> None:
-        """Cancel whatever is done for clients."""
+        """Cancel all work for clients."""
         for connection in tuple(self.server._limit.connections):
             connection._scope.cancel()
 
     def leaks(self) -> dict[str, Any]:
-        """Return what should have been given back; nothing of it may differ later."""
+        """Return resources that should have been released; none of them may differ later."""
         engine = self.fleet.engine
         return {
             "tasks": tasks_of(self.nursery),
@@ -60,7 +60,7 @@ class Life:
 
 @asynccontextmanager
 async def living(place: Path, clock: Clock) -> AsyncIterator[Life]:
-    """Serve below ``place`` as the daemon does, until told to stop or the block ends."""
+    """Serve below ``place`` as the daemon does, until stopped or until the block ends."""
     limits = Limits(line_bytes=LINE_BYTES, connections=CONNECTIONS)
     servers: list[Server] = []
 
@@ -92,7 +92,7 @@ async def living(place: Path, clock: Clock) -> AsyncIterator[Life]:
 
 @contextmanager
 def _no_real_time() -> Iterator[None]:
-    """Do on the spot what else is left to threads and to Git: virtual time would not wait."""
+    """Run other work of threads and Git synchronously: virtual time would not wait."""
 
     async def on_the_spot(work: Callable[..., Any], *given: Any) -> Any:
         await trio.lowlevel.checkpoint_if_cancelled()

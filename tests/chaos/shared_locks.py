@@ -1,7 +1,7 @@
-"""Clients on several machines that lock the same files, and the search for an order of it all.
+"""Clients on several machines that lock the same files, and the search for an order of all calls.
 
-A series is some clients of each machine, for a few seconds, on files of its own: a search takes the
-longer the more there is to put in order.
+A series is some clients of each machine, for a few seconds, on separate files: a search takes
+longer the more calls there are.
 """
 
 import math
@@ -31,18 +31,18 @@ from tests.chaos.machines import FleetMachine
 LEASES_MS = (250, 500, 1_000)
 CALLS = 25
 PAUSE_S = 0.15
-# The machines of a fleet agree on the time up to half of what a question to the server takes.
+# The machines of a fleet agree on the time up to half of a round trip to the server.
 SLACK_MS = 25
-# So long a client insists on an answer: longer than the server or a daemon is away.
+# How long a client retries: longer than the server or a daemon is away.
 INSISTS_S = 30.0
-# A machine that is left alone for long is away for less.
+# The long absence of a machine is shorter than this.
 AWAY_S = 180.0
 STOPS = 0.08
 
 
 @dataclass
 class Series:
-    """Clients of one series, and what they wrote down."""
+    """The clients of one series, and their diaries."""
 
     number: int
     place: Path
@@ -51,19 +51,19 @@ class Series:
     broken: list[BaseException]
 
     def over(self) -> bool:
-        """Whether all its clients are done."""
+        """Return whether all its clients are done."""
         return not any(thread.is_alive() for thread in self.threads)
 
 
 def begin(
     machines: Iterable[FleetMachine], number: int, place: Path, seed: str, clients: int
 ) -> Series | None:
-    """Let so many clients of each machine begin; None when the fleet cannot be asked just now."""
+    """Start so many clients of each machine; return None when the fleet does not answer now."""
     machines = list(machines)
     chance = random.Random(f"{seed}/locks/{number}")
     try:
         with Fleet(machines[0].socket, connect_s=1.0) as client:
-            # A directory of its own: people who work elsewhere have no part in this mission.
+            # A separate directory: users who work elsewhere do not join this mission.
             apart = f"{machines[0].project}/{_folder(number)}"
             said = {"title": f"Locks {number}", "project_dir": apart}
             mission = client.call_raw("mission.create", said, reply_s=5)["id"]
@@ -96,7 +96,7 @@ def _folder(number: int) -> str:
 
 
 def _names(machine: FleetMachine, number: int) -> dict[str, list[dict[str, str]]]:
-    """Return some ways in which a machine calls each file."""
+    """Return some names of each file on a machine."""
     folder = _folder(number)
     return {
         key: [
@@ -108,7 +108,7 @@ def _names(machine: FleetMachine, number: int) -> dict[str, list[dict[str, str]]
 
 
 def _work(series: Series, plan: Plan) -> None:
-    """Lock, check, renew and release; now and then stand still for longer than the lease."""
+    """Lock, check, renew and release; sometimes pause for longer than the lease."""
     chance = random.Random(plan.seed)
     known: dict[str, Any] = {}
     life, left = 0, plan.calls
@@ -123,7 +123,7 @@ def _work(series: Series, plan: Plan) -> None:
 
 
 def _opened(plan: Plan) -> Fleet:
-    """Return a client once there is a daemon; its machine may be away for long."""
+    """Return a client once there is a daemon; its machine may be away for a long time."""
     deadline = time.monotonic() + AWAY_S
     while True:
         try:
@@ -134,7 +134,7 @@ def _opened(plan: Plan) -> Fleet:
 
 
 def _live(notes: Diary, plan: Plan, chance: random.Random, known: dict[str, Any], left: int) -> int:
-    """Call until all is done or nobody knows what became of a call; return what is left."""
+    """Make calls until all are done or an outcome is unknown; return how many are left."""
     agent = AgentRegister(plan.agent, "specialist", mission_id=plan.mission_id)
     notes.call("", agent)
     while left > 0 and not notes.lost:
@@ -153,12 +153,12 @@ def _live(notes: Diary, plan: Plan, chance: random.Random, known: dict[str, Any]
 
 
 def _waiting(request: LockAcquire, wait_ms: int) -> LockAcquire:
-    """Return a request that waits for as long as it takes here, if it waits at all."""
+    """Return a request with another wait, if it waits at all."""
     return msgspec.structs.replace(request, wait_ms=wait_ms) if request.wait_ms else request
 
 
 def judge(series: Series, client: Fleet) -> int:
-    """Search for an order that explains what a series was told; return how many calls it made."""
+    """Search for an order that explains a series; return how many calls it made."""
     if series.broken:
         raise Red(f"a client of locks could not go on: {series.broken[0]!r}")
     folder = f"{_folder(series.number)}/"
@@ -183,7 +183,7 @@ def judge(series: Series, client: Fleet) -> int:
 
 
 def _longest_wait(calls: Iterable[LockCall]) -> int:
-    """Return the most ms between the time of a grant and its answer: it may have had to wait."""
+    """Return the longest time from a grant to its answer, in ms: the commit may have waited."""
     waits = [
         call.answered - granted
         for call in calls

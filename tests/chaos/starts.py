@@ -1,7 +1,7 @@
 """Many daemons start at once where one has died, dies, ends or serves: exactly one serves.
 
-The daemons are forked from one process that has everything imported and wait for one signal: they
-are closer together than a shell could start them.
+The daemons are forked from one process that has imported everything, and wait for one signal: they
+start closer together than a shell could start them.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.chaos.campaign import Campaign, Red, Run
 
 RIVALS, FEW = 16, 4
 SETTLED_S = 60
-# What a defect does to the product, before it is forked.
+# Code that plants each defect in the product before the fork.
 DEFECTS = {
     None: "",
     "no-lock": "import fcntl; plant(fcntl, 'flock', lambda *_: None)",
@@ -79,7 +79,7 @@ for line in sys.stdin:
 
 
 class Starter:
-    """The process that forks daemons, and that alone may wait for them."""
+    """The process that forks daemons; only it can wait for them."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -99,14 +99,14 @@ class Starter:
         return pids
 
     def ended(self, *, wait: bool = False) -> dict[int, int]:
-        """Return the statuses of those that have ended since."""
+        """Return the statuses of daemons that have ended since the last call."""
         told = self.ask("wait" if wait else "look", pids=sorted(self.alive))
         found = {int(pid): status for pid, status in told.items()}
         self.alive -= set(found)
         return found
 
     def kill(self) -> None:
-        """End every daemon that is left."""
+        """Kill every remaining daemon."""
         for pid in self.alive:
             os.kill(pid, signal.SIGKILL)
         self.ended(wait=True)
@@ -127,7 +127,7 @@ def starter(run: Run) -> Iterator[Starter]:
 
 
 class ForkedDaemon:
-    """One daemon of a round: where it would serve, and how it ended, if it has."""
+    """One daemon of a round: where it would serve, and its exit status, if it has ended."""
 
     def __init__(self, home: Path, env: dict[str, str], number: int) -> None:
         self.env = env
@@ -153,7 +153,7 @@ class ForkedDaemon:
 
 
 class StartRound:
-    """One round: its home, the daemons of it, and what was acknowledged."""
+    """One round: its home, its daemons, and what was acknowledged."""
 
     def __init__(self, run: Run, starter: Starter, home: Path, env: dict[str, str]) -> None:
         self._starter = starter
@@ -193,7 +193,7 @@ class StartRound:
             time.sleep(0.01)
 
     def first(self, **own: Callable[[int], Path]) -> ForkedDaemon:
-        """Start one daemon alone and have something acknowledged by it."""
+        """Start one daemon alone and create an acknowledged record."""
         (daemon,) = self.prepare(1, **own)
         self.go()
         if daemon not in self.settle():
@@ -208,11 +208,11 @@ class StartRound:
         self.titles.setdefault(daemon.env["FLEET_DB_PATH"], set()).add(title)
 
     def end(self, daemon: ForkedDaemon, number: int) -> None:
-        """Send a signal, without waiting for what it does."""
+        """Send a signal, without waiting for its effect."""
         os.kill(daemon.pid, number)
 
     def one_serves(self, rivals: list[ForkedDaemon], *, may_be_none: bool = False) -> None:
-        """Check who serves, and what the others said."""
+        """Check which daemon serves, and the errors of the others."""
         serving = self.settle()
         if len(serving) > 1:
             raise Red(f"{len(serving)} daemons serve at once: {[d.log for d in serving]}")
@@ -225,7 +225,7 @@ class StartRound:
         self._check(serving[0] if serving else self.first())
 
     def _check(self, daemon: ForkedDaemon) -> None:
-        """Check that whoever serves is reached by its socket and has what was acknowledged."""
+        """Check that the serving daemon answers on its socket and has the acknowledged records."""
         with daemon.client() as client:
             if (pid := client.call_raw("system.hello")["pid"]) != daemon.pid:
                 raise Red(f"{daemon.socket} leads to {pid}, not to {daemon.pid}, which serves")
@@ -235,7 +235,7 @@ class StartRound:
         self.acknowledge(daemon)
 
     def own(self, name: str) -> Callable[[int], Path]:
-        """Return places of which each daemon has its own."""
+        """Return a function that gives each daemon a path of its own."""
         return lambda number: self._home / "run" / f"{number}" / name
 
 
@@ -248,7 +248,7 @@ def one_database(here: StartRound) -> None:
 
 
 def somebody_listens(here: StartRound) -> None:
-    """Systemd may listen while no daemon runs: its socket is nobody's to remove."""
+    """Check a socket of systemd, which may listen without a daemon: no daemon may remove it."""
     rivals = here.prepare(here.rivals)
     path = rivals[0].socket
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as unit:

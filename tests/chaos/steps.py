@@ -1,7 +1,7 @@
 """Counts the steps that tasks of a trio program take, and does something right after one of them.
 
-A task's step ends where it waits: so every place at which a task can be cancelled, or others come
-between, lies at the end of a step.
+A task's step ends where it waits. So every place at which a task can be cancelled or others can run
+is the end of a step.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import trio
 
 
 class StepCounter(trio.abc.Instrument):
-    """Counts while it is armed; the task that armed it is not counted, it is the one outside."""
+    """Counts steps while it is armed; the task that armed it is outside and not counted."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -19,7 +19,7 @@ class StepCounter(trio.abc.Instrument):
         self._outside: trio.lowlevel.Task | None = None
 
     def arm(self, at: int | None, then: Callable[[], object] | None) -> None:
-        """Begin to count, and call ``then`` after step ``at``."""
+        """Start to count, and call ``then`` after step ``at``."""
         self.taken, self._at, self._then = 0, at, then
         self._outside = trio.lowlevel.current_task()
 

@@ -1,4 +1,4 @@
-"""SIGTERM at random moments, under load: the daemon leaves in good order and loses nothing."""
+"""SIGTERM at random moments, under load: the daemon shuts down cleanly and loses nothing."""
 
 import signal
 import sys
@@ -13,7 +13,7 @@ from tests.support.processes import Daemon
 USERS = 4
 PATIENCE_S, DRAINED_MS = 60, 10_000
 FEW, MANY = 1, 10
-# Replies before it has committed, and does not finish what is in flight.
+# Replies before the commit, and does not finish requests in flight.
 HASTY = """
 import os
 from fleetd import daemon
@@ -28,10 +28,10 @@ serve("reply-before-commit")
 
 
 def campaign(run: Run) -> None:
-    """Stop it again and again, in one home after the other."""
+    """Stop the daemon again and again, in one home after the other."""
     for _ in run.rounds():
         with run.home() as (home, env):
-            if run.planted is not None:  # coverage would write its file first, and leave late
+            if run.planted is not None:  # coverage would write its file first and delay the exit
                 env = {name: text for name, text in env.items() if not name.startswith("COVERAGE_")}
             daemon = Daemon(home / "run" / "d.sock", home / "daemon.log", env=env)
             if run.planted is not None:
@@ -54,7 +54,7 @@ def campaign(run: Run) -> None:
 
 
 def _live(run: Run, daemon: Daemon, crew: Crew, witness: CrewChecker) -> None:
-    """Let the users work, stop the daemon under them, and look at what comes back."""
+    """Let the users work, stop the daemon under them, and check what comes back."""
     crew.start()
     crew.wait_for(run.chance.randrange(5, 60))
     if run.planted or run.chance.random() < 0.5:

@@ -1,7 +1,7 @@
 """Kill -9 before, and so also after, every call by which an operation changes a file or answers.
 
-Each round is one operation and one call of it; the daemon of one round is the one that was started
-again in the round before, so that damage adds up.
+Each round is one operation and one of its calls. Each round continues with the daemon that the
+previous round restarted, so that damage accumulates.
 """
 
 import platform
@@ -22,7 +22,7 @@ from tests.chaos.work import Crew
 from tests.chaos.worker import Gone
 from tests.support.processes import Daemon
 
-# What is killed; the errands are those of a user, beside the start of a daemon and its cleaning up.
+# The operations to kill; the errands are those of a user, beside the start and the cleanup.
 OPERATIONS = (
     *("checkpoint", "snapshot", "complete", "start", "delete_checkpoint", "prune", "restore"),
     *("hook", "delete_mission", "forget_mission", "a_day_later"),
@@ -31,18 +31,18 @@ STARTS = {
     "start": (sys.executable, "-m", "fleetd"),
     "a_day_later": (sys.executable, "-c", kill.LATER.format(ms=kill.A_DAY_MS)),
 }
-# What shows a defect, and where in it to look: a first round counts its calls.
+# The operation that reveals each defect, and where in it: a first round counts its calls.
 SHOWN_BY = {"key-in-another-transaction": "tell", "no-catching-up": "checkpoint"}
 PARTS = (1.0, 0.8, 1.3, 0.65, 1.6, 0.5)
 TRACED = (sys.executable, str(Path(tracer.__file__)))
-# How many calls an operation has is known when it was through once.
+# The number of an operation's calls is known after its first complete run.
 GUESS, NEVER = 40, 1_000_000
 BETWEEN = 12
 PATIENCE_S = 20.0
 
 
 def campaign(run: Run) -> None:
-    """Kill it before one call after the other."""
+    """Kill the daemon before one call after the other."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise CannotRun("calls are counted on Linux on x86-64 only")
     with run.home() as (home, env):
@@ -70,12 +70,12 @@ class _Place:
         self._tried: dict[str, int] = {}
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all processes."""
         self._crew.close()
         self._daemon.clean_up()
 
     def round(self, number: int) -> None:
-        """Kill it before one call of one operation, start it again, and look."""
+        """Kill it before one call of one operation, restart it, and check."""
         operation = OPERATIONS[number % len(OPERATIONS)]
         if self._run.planted is not None:
             operation = SHOWN_BY[self._run.planted]
@@ -94,7 +94,7 @@ class _Place:
             self._witness.settle(client)
 
     def _call_of(self, operation: str) -> int:
-        """Return before which call it is killed: in the long form before one after the other."""
+        """Return the call before which it is killed: in the long form one after the other."""
         tried = self._tried[operation] = self._tried.get(operation, 0) + 1
         calls = self.calls.get(operation)
         if self._run.planted is not None:
@@ -104,18 +104,18 @@ class _Place:
         return (tried - 1) % calls + 1 if calls else tried
 
     def _count(self, operation: str, before: int) -> None:
-        """Note how many calls there were, as far as it came."""
+        """Note how many calls there were, as far as it ran."""
         seen = int(self._told().rpartition("ended ")[2].split()[0])
         if seen >= before:
             self._run.add("kills")
-        else:  # it was through before that
+        else:  # it was done before that
             self.calls[operation] = max(seen, 1)
 
     def _told(self) -> str:
         return self._report.read_text()
 
     def _at_work(self, operation: str, before: int) -> None:
-        """Let the user do this and that, then the operation."""
+        """Let the user do some errands, then the operation."""
         for _ in range(BETWEEN):
             self._user.errand()
         self._report.write_text(str(before))
@@ -125,7 +125,7 @@ class _Place:
         self._user.moment = lambda: None
 
     def _until_sent(self, operation: str) -> None:
-        """Have the operation done as soon as there is something to do it with."""
+        """Run the operation as soon as it is possible."""
         said = len(self._user.said)
         for _ in range(1_000):
             while self._user.stale:
@@ -145,7 +145,7 @@ class _Place:
         wait_until(lambda: "counting" in self._told(), "nobody counts", PATIENCE_S)
 
     def _while_starting(self, operation: str, before: int) -> None:
-        """Leave something to do, then kill it while it starts."""
+        """Leave work for the start, then kill the daemon during its start."""
         self._user.checkpoint()
         self._user.snapshot()
         self._end()
@@ -157,10 +157,10 @@ class _Place:
             check(time.monotonic() < deadline, "it does not start")
             time.sleep(0.01)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(0.3)  # what it does by itself once it serves
+            process.wait(0.3)  # its background work once it serves
 
     def _end(self) -> None:
-        """Kill it wherever it is, unless that has been done."""
+        """Kill it in any state, unless it was killed already."""
         process = self._daemon.process
         assert process is not None
         with suppress(ProcessLookupError):

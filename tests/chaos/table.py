@@ -1,6 +1,6 @@
-"""The table of docs/reliability.md: which campaign or test shows each, and what it last saw.
+"""The table of docs/reliability.md: the campaign or test for each promise, and its last result.
 
-The table is written from ``results.json``, which only a run that was asked to record writes.
+The table is written from ``results.json``, which only a run with recording writes.
 """
 
 import importlib
@@ -22,7 +22,7 @@ END = "<!-- End of the promises -->"
 
 @dataclass(frozen=True)
 class PromiseRow:
-    """A fault, what is expected of fleetd, and what shows it: campaigns, or tests by their path."""
+    """A fault, the expected behaviour, and its evidence: campaigns, or tests by their path."""
 
     fault: str
     expected: str
@@ -142,13 +142,13 @@ def available() -> list[Campaign]:
 
 
 def results() -> dict[str, dict[str, Any]]:
-    """Return what the last recorded runs saw, by campaign or by the tests of a row."""
+    """Return the results of the last recorded runs, by campaign or by the tests of a row."""
     found: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     return found
 
 
 def record(name: str, result: dict[str, Any]) -> None:
-    """Keep a result and write the page's table."""
+    """Record a result and write the page's table."""
     known = results() | {name: result}
     RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=2) + "\n")
     text = PAGE.read_text()
@@ -158,7 +158,7 @@ def record(name: str, result: dict[str, Any]) -> None:
 
 
 def rendered(known: dict[str, dict[str, Any]]) -> str:
-    """Return the table as the page has it, with its marks."""
+    """Return the table as the page contains it, with its marks."""
     lines = [BEGIN, "", "| when | then | shown by | last seen |", "|---|---|---|---|"]
     for row in ROWS:
         shown = [f'`make campaign ARGS="{name}"`' for name in row.campaigns]

@@ -27,7 +27,7 @@ from tests.chaos import (
 )
 from tests.chaos.campaign import Campaign, CannotRun, NotPlanted, Outcome, carry_out
 
-# The short form looks at the same places every time; make campaign takes a new seed each time.
+# The short form tests the same places every time; make campaign takes a new seed each time.
 SEED = 1
 ALL = table.available()
 CAMPAIGNS = {campaign.name: campaign for campaign in ALL if not campaign.shared}
@@ -55,7 +55,7 @@ def test_a_planted_defect_is_seen(name: str, defect: str) -> None:
     assert run(campaign, campaign.planted[defect], defect).red
 
 
-# Programs that plant defects in a daemon of their own, and those that plant in this process.
+# Campaigns that plant defects in a separate daemon, and those that plant in this process.
 PROGRAMS = {
     **{
         f"injected_bugs {name}": f"injected_bugs.DEFECTS[{name!r}]()"

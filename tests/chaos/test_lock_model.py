@@ -1,4 +1,4 @@
-"""The search that judges histories of locks: what it must explain, and what it must not."""
+"""The search that judges histories of locks: what it must explain and what it must reject."""
 
 import dataclasses
 import math
@@ -188,7 +188,7 @@ def test_a_change_in_a_fleet_may_have_waited_for_its_turn() -> None:
 
     assert unexplained(ops(0)) is not None
     assert unexplained(ops(1)) is None
-    # It cannot have waited for what came after its answer.
+    # It cannot have waited for an operation that came after its answer.
     answered = [*ops(1)[:2], dataclasses.replace(ops(1)[2], answered=1_015)]
     assert unexplained(answered) is not None
 
@@ -210,7 +210,7 @@ ACTS = ("grant", "regrant", "renew", "held", "end", "refused", "valid", "invalid
 
 
 def any_op(chance: random.Random) -> Op:
-    """Return something that may have happened to one of three locks."""
+    """Return a possible operation on one of three locks."""
     at, token = chance.randrange(0, 60, 5), chance.randrange(1, 4)
     act = chance.choice((*ACTS, "grant", "touch"))
     agent = f"agent-{chance.choice((token, token % 2))}"
@@ -231,7 +231,7 @@ def any_op(chance: random.Random) -> Op:
 
 
 def has_an_order(ops: list[Op]) -> bool:
-    """Try all that can be tried."""
+    """Try all possible orders."""
 
     def goes_on(left: tuple[Op, ...], held: HeldLock) -> bool:
         must = [op for op in left if not op.optional]

@@ -1,11 +1,11 @@
-"""Runs a command and kills it before its n-th call that changes a file or answers somebody.
+"""Runs a command and kills it before its n-th call that changes a file or sends an answer.
 
-``python tracer.py REPORT start|later COMMAND...`` counts at once, or from SIGUSR1 on, over all
-threads in the order of their calls; strace would count for each thread by itself. REPORT holds the
-number of the call before which the process is killed. That call does not happen; what the one
-before it did is there, so to kill before every call is to kill after every call, too. REPORT gets a
-line when the counting begins, and one with the number of calls and the name of the last.
-SIGUSR2 kills the process wherever it is. Linux on x86-64 only.
+``python tracer.py REPORT start|later COMMAND...`` counts immediately, or from SIGUSR1 on, over all
+threads in the order of their calls; strace would count for each thread separately. REPORT contains
+the number of the call before which the process is killed. That call does not happen, but the one
+before it has taken effect, so a kill before every call is a kill after every call, too. REPORT gets
+a line when the counting begins, and one with the number of calls and the name of the last.
+SIGUSR2 kills the process in any state. Linux on x86-64 only.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from types import FrameType
 
 SEIZE, INTERRUPT, GO_ON, TO_NEXT_CALL = 0x4206, 0x4207, 7, 24
 EVENT_MESSAGE, CALL_INFO = 0x4201, 0x420E
-# Mark stops at calls, follow threads, and leave nothing behind.
+# Mark stops at calls, follow threads, and kill the process when the tracer ends.
 OPTIONS = 0x1 | 0x8 | 0x100000
 CLONED, STOPPED = 3, 128
 AT_CALL = signal.SIGTRAP | 0x80
@@ -83,7 +83,7 @@ class Tracer:
         self._seen, self._last = 0, "nothing"
 
     def begin(self, number: int, frame: FrameType | None) -> None:
-        """Count from now on: every thread stops, to go on from call to call."""
+        """Start to count: every thread stops, to continue from call to call."""
         self._counting, self._kill_before = True, int(self._report.read_text())
         self._to_stop = set(self._threads)
         for thread in self._threads:
@@ -103,7 +103,7 @@ class Tracer:
                 return 0 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     def _stopped(self, thread: int, status: int) -> int:
-        """Deal with a stop; return the signal that the thread is to get."""
+        """Handle a stop; return the signal for the thread."""
         event, number = status >> 16, os.WSTOPSIG(status)
         self._threads.add(thread)
         if event == STOPPED:
@@ -143,7 +143,7 @@ def _matters(info: CallInfo) -> bool:
     if name == "openat":
         return bool(info.args[2] & (os.O_CREAT | os.O_TRUNC))
     if name in ("write", "writev"):
-        return bool(info.args[0] > 2)  # the log is no matter
+        return bool(info.args[0] > 2)  # the log does not count
     if name == "sendto":
         return bool(info.args[2] > 1)  # one byte wakes a thread
     return name is not None

@@ -1,4 +1,4 @@
-"""What users' agents do: coming and going, locks, mail, events; must not judge what comes of it."""
+"""Actions of users' agents: registration, locks, messages, events; must not judge the results."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ SHARED = ("../a.py", "../b.py")
 
 
 class AgentTraffic(Planning):
-    """A worker with agents, who write to those of others too."""
+    """A worker with agents, which also write to the agents of others."""
 
     others: Sequence[str] = ()
 
@@ -21,7 +21,7 @@ class AgentTraffic(Planning):
         agent, mission = self.agent(), self.pick("mission", status=OPEN)
         said = {"agent_id": agent, "role": "specialist"}
         said |= {"mission_id": mission["id"]} if mission else {}
-        # Another process, or none, would be another agent that replaces this one.
+        # With another process, or none, it would be another agent that replaces this one.
         said |= {"pid": os.getpid()} if agent.endswith("a") else {}
         self.ask(
             "agent.register",
@@ -60,14 +60,14 @@ class AgentTraffic(Planning):
     # Locks
 
     def lock(self) -> None:
-        """Lock a file of one's own, for a mission if there is one."""
+        """Lock a file of the worker's own, for a mission if there is one."""
         agent, mission = self.pick("agent", status=["active"]), self.pick("mission", status=OPEN)
         if agent:
             file = f"{agent['id']}-{self.chance.randrange(4)}.py"
             self._acquire(agent["id"], file, mission.get("id"))
 
     def share(self) -> None:
-        """Lock a file that others want too, and wait for it a little."""
+        """Lock a file that others want too, and wait for it briefly."""
         if agent := self.pick("agent", status=["active"]):
             self._acquire(agent["id"], self.chance.choice(SHARED), None, wait_ms=20)
 
@@ -112,10 +112,10 @@ class AgentTraffic(Planning):
                 then=lambda _: self.end(("lock", lock["id"])),
             )
 
-    # Mail
+    # Messages
 
     def write(self) -> None:
-        """Write to one's own agents and to others', of whom some may have left."""
+        """Write to the worker's own agents and to others', some of which may have left."""
         mark, mission = self.mark(), self.pick("mission", status=OPEN)
         names = [f"{name}-{each}" for name in self.others for each in "ab"]
         to = self.chance.sample(names, self.chance.randint(1, min(4, len(names))))
@@ -150,7 +150,7 @@ class AgentTraffic(Planning):
     def acknowledge(self) -> None:
         if letter := self.pick("letter", status=["delivered"]):
             name = f"{letter['id']} {letter['agent']}"
-            # Whose mission it was may have forgotten it; another's recovery may queue it again.
+            # The mission's owner may have forgotten it; another user's recovery may queue it again.
             self.ask(
                 "message.ack",
                 {"message_id": letter["id"], "agent_id": letter["agent"]},
@@ -189,7 +189,7 @@ class AgentTraffic(Planning):
     def advance(self) -> None:
         end = self.look("event.list", {"since": 2**40, "limit": 1})["position"]
         status = self.look("system.status", {})
-        if status["position"] is None:  # the store has gone away in between
+        if status["position"] is None:  # the store became unavailable in between
             return
         position, name = min(end, status["position"]), f"{self.name}-reader"
         self.ask(
@@ -220,11 +220,11 @@ class AgentTraffic(Planning):
             )
 
     def file_of(self, lock: dict[str, Any]) -> str:
-        """Return by what name to ask for a lock."""
+        """Return the name by which to ask for a lock."""
         return str(lock["normalized_path"])
 
     def ask_around(self) -> None:
-        """Look at this and that, as people do."""
+        """Send some read-only requests, as users do."""
         for method in self.chance.sample(
             [
                 "mission.list",

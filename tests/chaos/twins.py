@@ -1,4 +1,4 @@
-"""Missions that are alike, each with people of its own, so that one can be recovered otherwise.
+"""Identical missions, each with its own agents, so that their recoveries can be compared.
 
 Must not recover anything itself.
 """
@@ -18,9 +18,9 @@ HOUR_MS = 3_600_000
 
 
 class Twin:
-    """A mission in which three agents worked, before and after a checkpoint; one of them is dead.
+    """A mission of three agents that worked before and after a checkpoint; one of them is dead.
 
-    What happened comes from ``story`` alone: two twins of one story are alike but for their ids.
+    Its history comes from ``story`` alone: two twins of one story differ only in their ids.
     """
 
     def __init__(self, client: Fleet, name: str, project: Path, story: str) -> None:
@@ -73,7 +73,7 @@ class Twin:
         self._wait_until_lost()
 
     def _wait_until_lost(self) -> None:
-        """Wait until it is noticed that one is dead."""
+        """Wait until the death of an agent is noticed."""
         while self._call("agent.get", agent_id=self.agent("one"))["status"] == "active":
             time.sleep(0.005)
 
@@ -107,7 +107,7 @@ class Twin:
         return taken
 
     def _hand_on(self, name: str) -> None:
-        """Release a lock that the checkpoint holds, and let another take it."""
+        """Release a lock that the checkpoint contains, and let another agent take it."""
         for lock in self._call("lock.list", mission_id=self.mission)["locks"]:
             if lock["held_by"] == self.agent(name) and lock["file"] == f"{name}.py":
                 self._call("lock.release", lock_id=lock["id"], agent_id=lock["held_by"])
@@ -121,10 +121,10 @@ class Twin:
     def _read(self, name: str, limit: int) -> None:
         self._call("message.inbox", agent_id=self.agent(name), limit=limit)
 
-    # What came of it
+    # Results
 
     def state(self) -> dict[str, Any]:
-        """Return how everything stands, without what differs between twins."""
+        """Return the whole state, without values that differ between twins."""
         sorties = self._call("sortie.list", mission_id=self.mission)["sorties"]
         locks = self._call("lock.list", mission_id=self.mission)["locks"]
         letters = self._call("message.list", mission_id=self.mission)["messages"]
@@ -150,7 +150,7 @@ class Twin:
         return agent and agent.removeprefix(f"{self.name}-")
 
     def locks(self, *, active: bool) -> list[dict[str, Any]]:
-        """Return its locks as they are."""
+        """Return its locks."""
         said = {"mission_id": self.mission, "active": active}
         found: list[dict[str, Any]] = self._call("lock.list", **said)["locks"]
         return found
@@ -162,7 +162,7 @@ class Twin:
         return found
 
     def delivered_too_often(self) -> list[tuple[str, str]]:
-        """Return letters that somebody was given more often than they were queued for it."""
+        """Return messages that an agent received more often than they were queued for it."""
         given, queued = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for event in self.events():
             data, letter = event["data"], event["data"].get("message_id", "")
@@ -173,5 +173,5 @@ class Twin:
         return [each for each, number in given.items() if number > max(1, queued[each])]
 
     def reconnect(self, client: Fleet) -> None:
-        """Go on with another connection."""
+        """Switch to another connection."""
         self._client = client

@@ -1,4 +1,4 @@
-"""Everything that a daemon shows of its fleet, and whether it fits together; knows no client."""
+"""The complete visible state of a daemon, and checks of its consistency; must not know clients."""
 
 import re
 import time
@@ -11,7 +11,7 @@ from fleetctl.client import Fleet
 from tests.chaos.campaign import Red
 
 MARK = re.compile(r"~[\w.-]+~")
-# What a sortie is after an event of it, where that is always the same.
+# The status of a sortie after each event that determines it.
 AFTER = {
     "sortie_assigned": {"assigned", "in_progress", "blocked"},
     "sortie_started": {"in_progress"},
@@ -27,13 +27,13 @@ MILESTONES = (25, 50, 75)
 
 
 def check(holds: object, what: str) -> None:
-    """Raise Red with what is wrong, unless it holds."""
+    """Raise Red with a description of the violation, unless a condition holds."""
     if not holds:
         raise Red(what)
 
 
 def wait_until(holds: Callable[[], Any], what: str, patience_s: float) -> None:
-    """Wait until something holds that comes about by itself; raises Red when it does not."""
+    """Poll until a condition of background work holds; raises Red on a timeout."""
     deadline = time.monotonic() + patience_s
     while not holds():
         check(time.monotonic() < deadline, what)
@@ -41,7 +41,7 @@ def wait_until(holds: Callable[[], Any], what: str, patience_s: float) -> None:
 
 
 class ShownLog:
-    """The log as it was seen so far: what was seen once is remembered."""
+    """The log so far: events are remembered once they were seen."""
 
     def __init__(self) -> None:
         self.events: dict[int, dict[str, Any]] = {}
@@ -53,7 +53,7 @@ class ShownLog:
         return max(self.events, default=0)
 
     def read(self, client: Fleet) -> list[dict[str, Any]]:
-        """Read on, and return what is new."""
+        """Read new events and return them."""
         new: list[dict[str, Any]] = []
         page = None
         while page is None or page:
@@ -71,7 +71,7 @@ class ShownLog:
 
 
 def _words(event: dict[str, Any]) -> set[str]:
-    """Return the words by which an event is found: marks, ids, and who acknowledged what."""
+    """Return the search words of an event: marks, ids, and which agent acknowledged a message."""
     data, agent = event["data"], event["agent_id"]
     found = set(MARK.findall(str(data))) | {event["mission_id"], agent}
     found |= {data.get(name) for name in ("sortie_id", "lock_id", "message_id", "checkpoint_id")}
@@ -80,14 +80,14 @@ def _words(event: dict[str, Any]) -> set[str]:
 
 
 class DaemonView:
-    """What there is, by the answers of a daemon, read while nobody changes anything."""
+    """The fleet in a daemon's answers, read while no client changes anything."""
 
     def __init__(self, client: Fleet) -> None:
         def every(method: str, what: str, **params: Any) -> dict[str, dict[str, Any]]:
             return {one["id"]: one for one in client.call_raw(method, params)[what]}
 
         self.missions = page = every("mission.list", "missions", limit=1_000)
-        while page:  # who fills a disk makes more than one answer holds
+        while page:  # a full-disk campaign makes more than one page
             page = every("mission.list", "missions", limit=1_000, after=list(page)[-1])
             self.missions |= page
         self.sorties = {
@@ -108,7 +108,7 @@ class DaemonView:
         }
 
     def check_whole(self, log: ShownLog) -> None:
-        """Check that nothing is there by half."""
+        """Check that no record is incomplete."""
         for mission in self.missions.values():
             self._check_mission(mission, log)
         last = {event["data"]["sortie_id"]: event for event in log.of(*AFTER, "sortie_restored")}
@@ -125,10 +125,10 @@ class DaemonView:
     def check_checkpoints(
         self, log: ShownLog, gone: set[str], pruned: Collection[str | None]
     ) -> None:
-        """Check that every checkpoint is there that the log tells of.
+        """Check that every checkpoint in the log's events exists.
 
-        ``gone`` are those that may be deleted, ``pruned`` missions of which any may be. Of missions
-        that are over fleetd itself keeps the final one only.
+        ``gone`` may be deleted, and any checkpoint of the missions in ``pruned``. Of missions that
+        are over, fleetd itself keeps only the final checkpoint.
         """
         over = {event["mission_id"] for event in log.of(*OVER)}
         told = {
@@ -136,7 +136,7 @@ class DaemonView:
             for event in log.of("fleet_checkpointed")
             if event["mission_id"] in self.missions.keys() - over - set(pruned)
         }
-        # Who goes on reopens a mission, and of one that is completed again the last one stays.
+        # Later work reopens a mission; a mission that is completed again keeps its last checkpoint.
         final = {
             event["mission_id"]: event["data"]["checkpoint_id"]
             for event in log.of("mission_completed")
@@ -181,7 +181,7 @@ class DaemonView:
 def check_files(
     client: Fleet, checkpoints: Path, kept: Callable[[], set[str]], patience_s: float
 ) -> None:
-    """Check that rows and files agree, as soon as what is under way is done."""
+    """Check that rows and files agree as soon as pending work is done."""
 
     def files() -> set[str]:
         return {path.stem for path in checkpoints.glob("msn-*/chk-*.json")}

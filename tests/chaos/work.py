@@ -1,6 +1,6 @@
-"""Users of a daemon, many at once, who do everything that users do; must not judge it.
+"""Concurrent users of a daemon, who do everything that users do; must not judge the results.
 
-A campaign makes a Crew, lets it work, breaks the daemon, and has a Witness look at what came back.
+A campaign makes a Crew, lets it work, breaks the daemon, and has a checker check what came back.
 """
 
 import json
@@ -16,9 +16,9 @@ from fleetd.protocol.errors import FleetError, Unavailable
 from tests.chaos.keeping import Keeping
 from tests.chaos.worker import CrewWorker, Gone
 
-# Nothing takes nearly as long.
+# No operation takes nearly as long.
 PATIENCE_S = 60.0
-# How often each errand is run, beside the others.
+# The relative frequency of each errand.
 OFTEN = {
     8: "start progress complete hook",
     5: "lock write snapshot checkpoint",
@@ -35,7 +35,7 @@ class User(Keeping):
     """A worker that does everything users do."""
 
     def errand(self) -> None:
-        """Do one of the things that can be done now."""
+        """Do one of the actions that are possible now."""
         while self.stale:
             self.look_again(next(iter(self.stale)))
         (name,) = self.chance.choices([*ERRANDS], [*ERRANDS.values()])
@@ -43,7 +43,7 @@ class User(Keeping):
 
 
 class LogFollower:
-    """Somebody who is told of events as they happen, and notes them by their ``seq``."""
+    """A subscriber that records events by their ``seq`` as they happen."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -52,19 +52,19 @@ class LogFollower:
         self.broken: BaseException | None = None
 
     def run(self) -> None:
-        """Listen until the daemon goes away or somebody closes the connection."""
+        """Read events until the daemon ends or another thread closes the connection."""
         with Fleet(self._socket, connect_s=1.0) as self._client:
             for event in self._client.events(since=max(self.told, default=0), away_s=0):
                 self.told[event.seq] = {"type": event.type, "data": event.data}
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop reading events."""
         if self._client is not None:
             self._client.close()
 
 
 class Crew:
-    """Workers at work on threads of their own, with one who follows the log.
+    """Workers on separate threads, and one follower of the log.
 
     ``home`` is the directory of ``Run.home``; ``pause_s`` is how long each rests between two
     errands, on average.
@@ -84,7 +84,7 @@ class Crew:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Let everybody go to work."""
+        """Start all workers."""
         self._stop.clear()
         jobs = [(self._work, each) for each in self.workers]
         self._threads = [threading.Thread(target=job, args=(who,)) for job, who in jobs]
@@ -101,22 +101,22 @@ class Crew:
         return sum(worker.answered for worker in self.workers)
 
     def wait_for(self, more: int) -> None:
-        """Wait until so many further requests were sent, or nobody works any more."""
+        """Wait until so many further requests were sent, or no worker is running."""
         until, deadline = self.sent() + more, time.monotonic() + PATIENCE_S
         while self.sent() < until and any(each.is_alive() for each in self._threads[:-1]):
             assert time.monotonic() < deadline, "the workers get nothing done"
             time.sleep(0.001)
 
     def wait_for_next(self, count: Callable[[], int]) -> None:
-        """Wait for the moment after ``sent`` or ``answered`` has changed."""
+        """Wait until ``sent`` or ``answered`` changes."""
         before = count()
         while count() == before and any(each.is_alive() for each in self._threads[:-1]):
             pass
 
     def finish(self) -> None:
-        """Wait until everybody has stopped: the daemon is gone, or it was said to be enough.
+        """Wait until all workers have stopped: the daemon has ended, or ``finish`` stops them.
 
-        Raises what should not have happened to one of them.
+        Raises the first unexpected error of a worker.
         """
         self._stop.set()
         *working, following = self._threads
@@ -136,7 +136,7 @@ class Crew:
         self.follower.close()
 
     def again(self) -> int:
-        """Send what was in flight once more; return how many there were."""
+        """Retry requests in flight; return how many there were."""
         self.close()
         retried = [worker for worker in self.workers if worker.open is not None]
         for worker in retried:

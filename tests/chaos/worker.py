@@ -1,7 +1,7 @@
-"""A client that writes down what a daemon acknowledged; must not know any method.
+"""A client that records what a daemon acknowledged; must not know any method.
 
-Each worker has a connection, a stream of chance and things of its own, so that what it was
-answered last is how these things must stand.
+Each worker has its own connection, random stream and records. So the last answer about a record is
+its expected state.
 """
 
 import random
@@ -13,18 +13,18 @@ from typing import Any
 from fleetctl.client import Fleet, TooSlow
 from fleetd.protocol.errors import FleetError, Unavailable
 
-# After these nothing was done, or nobody knows: the request is sent again under its key.
+# After these errors nothing was done, or the outcome is unknown: retry under the same key.
 AGAIN = ("unavailable", "storage")
 
 
 @dataclass
 class Said:
-    """One request, and how it was answered: ``result`` is None while nobody knows.
+    """One request and its answer: ``result`` is None while the outcome is unknown.
 
-    ``mission`` is where it belongs, or the session of a hook: what is forgotten with it is no loss.
-    ``shows`` is the event that a request leaves in the log: its type, and a word that it holds.
-    ``touches`` is what it may change; nothing is expected of that while the outcome is open.
-    ``may`` are the kinds of error that are no defect here; ``then`` takes in the result.
+    ``mission`` is its mission, or the session of a hook: records forgotten with it are not lost.
+    ``shows`` is the event that a request leaves in the log: its type, and a word in it.
+    ``touches`` is what it may change; the checks skip that while the outcome is open.
+    ``may`` are the kinds of error that are no defect here; ``then`` handles the result.
     """
 
     method: str
@@ -38,11 +38,11 @@ class Said:
     result: Any = None
     refused: str | None = None
     spooled: bool = False
-    """Whether it was left in the spool, from which the daemon takes it by itself."""
+    """Whether it was left in the spool, which the daemon reads by itself."""
 
     @property
     def open(self) -> bool:
-        """Whether it may or may not have been done."""
+        """Return whether it may or may not have been done."""
         return self.result is None and self.refused is None
 
 
@@ -51,12 +51,12 @@ class Gone(Exception):
 
 
 class CrewWorker:
-    """One user: asks, and remembers what was said.
+    """One user: sends requests and records the answers.
 
-    ``facts`` are things as they were told last, by kind and id. ``gone`` are those whose end was
-    acknowledged, ``maybe_gone`` those that an end may have reached whose reply was lost. ``stale``
-    are missions of which more has changed than was told. ``place`` is where its sessions work.
-    ``moment`` is called before a request that changes something is sent.
+    ``facts`` are the last known records, by kind and id. ``gone`` are records with an acknowledged
+    end, ``maybe_gone`` those with a possible end whose reply was lost. ``stale`` are missions
+    that changed in more ways than the answers contain. ``place`` is where its sessions work.
+    ``moment`` is called before a changing request is sent.
     """
 
     def __init__(self, name: str, socket: Path, home: Path, chance: random.Random) -> None:
@@ -76,13 +76,13 @@ class CrewWorker:
         self._client: Fleet | None = None
 
     def mark(self) -> str:
-        """Return a word that nobody has said before."""
+        """Return a word that no request has used before."""
         return f"~{self.name}.{len(self.said)}~"
 
     def ask(self, method: str, params: dict[str, Any], **more: Any) -> None:
         """Send a request that changes something; ``more`` are fields of Said.
 
-        Raises Gone when the outcome is open, and the FleetError for what should not be refused.
+        Raises Gone when the outcome is open, and the FleetError for an unexpected refusal.
         """
         touches = frozenset(more.pop("touches", ()))
         said = Said(method, params, self.mark(), touches=touches, **more)
@@ -99,7 +99,7 @@ class CrewWorker:
 
     @property
     def open(self) -> Said | None:
-        """The request whose outcome nobody knows; there is one at most, the last."""
+        """The request with an unknown outcome; there is at most one, the last."""
         return self.said[-1] if self.said and self.said[-1].open else None
 
     def errand(self) -> None:
@@ -107,7 +107,7 @@ class CrewWorker:
         raise NotImplementedError
 
     def again(self) -> None:
-        """Send the request whose outcome is open once more, under its key."""
+        """Retry the request with an open outcome, under its key."""
         said = self.said[-1]
         if said.spooled:
             said.result = "taken from the spool"
@@ -149,14 +149,14 @@ class CrewWorker:
         self.close()
         return Gone(str(error))
 
-    # What there is of one's own
+    # The worker's own records
 
     def note(self, kind: str, record: dict[str, Any]) -> None:
-        """Remember a thing as it was told."""
+        """Remember a record from an answer."""
         self.facts[(kind, record["id"])] = record
 
     def own(self, kind: str, **among: Collection[Any]) -> list[dict[str, Any]]:
-        """Return one's own things whose fields are among those named."""
+        """Return the worker's own records whose fields have one of the given values."""
         return [
             one
             for (what, _), one in self.facts.items()
@@ -164,12 +164,12 @@ class CrewWorker:
         ]
 
     def pick(self, kind: str, **among: Collection[Any]) -> dict[str, Any]:
-        """Return one of one's own things, {} if there is none."""
+        """Return one of the worker's own records, {} if there is none."""
         found = self.own(kind, **among)
         return self.chance.choice(found) if found else {}
 
     def end(self, *keys: tuple[str, str]) -> None:
-        """Remember that things have come to their end."""
+        """Remember that records have ended."""
         self.gone.update(keys)
         for key in keys:
             self.facts.pop(key, None)

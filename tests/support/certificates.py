@@ -7,7 +7,7 @@ DAYS = "30"
 
 
 class Authority:
-    """Signs certificates; its own lies in ``certificate``."""
+    """Signs certificates; ``certificate`` is the file with its own."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory / name
@@ -21,7 +21,7 @@ class Authority:
         )
 
     def sign(self, name: str) -> tuple[Path, Path]:
-        """Return the files of a certificate for a name, and of its key."""
+        """Return the files of a certificate for a name and of the certificate's key."""
         key, request, made, more = (
             self._directory / f"{name}.{ending}" for ending in ("key", "csr", "crt", "ext")
         )

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry: takes spans over HTTP or HTTPS, and decodes each."""
+"""A collector of OpenTelemetry: receives spans over HTTP or HTTPS and decodes each."""
 
 import json
 import ssl
@@ -16,10 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 class Collector:
-    """``bodies`` are the requests that it took, ``spans`` what is in them.
+    """``bodies`` are the accepted requests, ``spans`` the spans in them.
 
-    It refuses with ``status`` from the request number ``fails_from`` on, and says that it rejected
-    ``rejects`` spans of each that it takes.
+    It refuses requests with ``status`` from request number ``fails_from`` on, and reports
+    ``rejects`` spans of each accepted request as rejected.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Collector:
         self.url = ""
 
     def take(self, kind: str, body: bytes) -> bytes:
-        """Decode a request, and return the answer to it."""
+        """Decode a request and return the response."""
         answer = ExportTraceServiceResponse()
         answer.partial_success.rejected_spans = self.rejects
         answer.partial_success.error_message = "too \x1b[31mold" if self.rejects else ""
@@ -50,7 +50,7 @@ class Collector:
 
     @contextmanager
     def running(self, certificate: tuple[Path, Path] | None = None) -> Iterator["Collector"]:
-        """Serve until the end."""
+        """Serve until the block ends."""
         collector = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -70,7 +70,7 @@ class Collector:
                 self.wfile.write(answer)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             if certificate is not None:

@@ -14,7 +14,7 @@ def lose_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
 
 
 def damage_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    """Change what the row says, so that its checksum does not fit."""
+    """Change the content of the row, so that its checksum no longer matches."""
     fleet.sql(
         "UPDATE checkpoints SET sorties_json = replace(sorties_json, 'S1', 'S9') WHERE id = :id",
         id=checkpoint.id,
@@ -22,7 +22,7 @@ def damage_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
 
 
 def garble_row(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    """Leave no JSON in the row."""
+    """Replace the JSON in the row with invalid text."""
     fleet.sql("UPDATE checkpoints SET locks_json = '[{' WHERE id = :id", id=checkpoint.id)
 
 
@@ -31,7 +31,7 @@ def lose_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
 
 
 def damage_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    """Change what the file says, so that its checksum does not fit."""
+    """Change the content of the file, so that its checksum no longer matches."""
     file = fleet.file_of(checkpoint)
     file.write_bytes(file.read_bytes().replace(b'"S1"', b'"S9"'))
 
@@ -42,7 +42,7 @@ def cut_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
 
 
 def swap_file(fleet: Fleet, checkpoint: Checkpoint) -> None:
-    """Put a whole and intact checkpoint in its place, but another one."""
+    """Put another complete and intact checkpoint in its place."""
     others = [p for p in fleet.file_of(checkpoint).parent.glob("chk-*") if p.stem != checkpoint.id]
     fleet.file_of(checkpoint).write_bytes(others[0].read_bytes())
 

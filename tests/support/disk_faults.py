@@ -1,8 +1,8 @@
 """A file system that fails on request, below SQLite, and what its disk holds after a power cut.
 
-It is the kernel's page cache that processes read and write. What is on the disk is what was synced;
-of what a failed sync was to bring there nothing comes any more, and the next sync knows nothing of
-it, as in Linux. Only what is written again has another chance.
+Processes read and write the kernel's page cache. The disk holds only what was synced. As in Linux,
+a failed sync loses its pending writes, and the next sync does not report them. Lost data reaches
+the disk only if it is written again.
 """
 
 import itertools
@@ -20,7 +20,7 @@ Armed = tuple[int, int, type[apsw.Error]]
 
 
 class Faults(apsw.VFS):
-    """Passes everything on to the real file system, counts it, and fails where it is told to.
+    """Passes every call on to the real file system, counts it, and fails on request.
 
     Calls are ``write``, ``sync`` and ``truncate``; kinds are ``db`` and ``wal``, or
     ``any`` for both counted together.
@@ -37,7 +37,7 @@ class Faults(apsw.VFS):
         self._mutex = threading.Lock()
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        if name is None:  # a temporary file, of which nothing is kept
+        if name is None:  # a temporary file, which is not recorded
             return apsw.VFSFile("", name, flags)
         return FaultyFile(self, name, flags)
 
@@ -48,17 +48,17 @@ class Faults(apsw.VFS):
     def fail(
         self, call: str, kind: str, error: type[apsw.Error], *, nth: int = 1, times: int = 1
     ) -> None:
-        """Let the n-th call of a kind from now on fail, and those that follow it."""
+        """Make ``times`` calls of a kind fail, beginning with the n-th from now."""
         first = self.seen[call, kind] + nth
         self._armed[call, kind] = (first, first + times, error)
 
     def mend(self) -> None:
-        """Let nothing fail any more."""
+        """Let all calls succeed again."""
         self._armed.clear()
         self.space = None
 
     def meet(self, call: str, kind: str, end: int = 0) -> None:
-        """Count a call and fail if it is one that fails."""
+        """Count a call, and raise the error if this call is to fail."""
         for name in ((call, kind), (call, "any"), ("any", "any")):
             with self._mutex:
                 self.seen[name] += 1
@@ -102,7 +102,7 @@ class FaultyFile(apsw.VFSFile):
 
 
 class Disk:
-    """What is on the disk of each file, and what waits to be brought there."""
+    """The content of each file on the disk, and the writes that are not synced yet."""
 
     def __init__(self) -> None:
         self._held: dict[str, bytearray] = {}
@@ -110,7 +110,7 @@ class Disk:
         self._mutex = threading.Lock()
 
     def meet(self, path: str) -> None:
-        """Take a file that is opened for the first time for one that is on the disk whole."""
+        """Assume that a file is completely on the disk when it is opened for the first time."""
         with self._mutex:
             if path not in self._held:
                 self._held[path] = bytearray(Path(path).read_bytes())
@@ -144,14 +144,14 @@ class Disk:
             self._waiting[path].clear()
 
     def moment(self) -> dict[str, bytes]:
-        """Return what each file would hold if the power were cut now."""
+        """Return the content that each file would have if the power were cut now."""
         with self._mutex:
             return {path: bytes(held) for path, held in self._held.items()}
 
     def lose_power(self, moment: dict[str, bytes] | None = None) -> None:
-        """Leave in every file what was on the disk, now or at an earlier moment.
+        """Reset every file to its content on the disk, now or at an earlier moment.
 
-        Nobody may have the files open.
+        No process may have the files open.
         """
         left = self.moment() if moment is None else moment
         with self._mutex:
@@ -170,7 +170,7 @@ def _kind(path: str) -> str:
 
 @contextmanager
 def faults() -> Iterator[Faults]:
-    """Register such a file system for a while."""
+    """Register such a file system until the block ends."""
     found = Faults()
     try:
         yield found

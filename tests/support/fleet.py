@@ -55,9 +55,9 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 class Clock:
-    """A wall clock, and an uptime beside it, that stand still until a test moves them.
+    """A wall clock and an uptime that stand still until a test moves them.
 
-    ``follow_trio`` lets them run with trio's own, virtual or not, for tests in which somebody
+    ``follow_trio`` lets them run with trio's clock, virtual or not, for tests in which a task
     waits.
     """
 
@@ -81,15 +81,15 @@ class Clock:
         self.awake_ms += ms
 
     def step(self, ms: int) -> None:
-        """Set the wall clock forward, or back; nothing else notices."""
+        """Set the wall clock forward or back; the uptime does not change."""
         self.ms += ms
 
     def suspend(self, ms: int) -> None:
-        """Let the machine sleep: the time goes on, and it does not count as awake."""
+        """Suspend the machine: the wall clock advances, the awake time does not."""
         self.ms += ms
 
     def reboot(self, off_ms: int = MINUTE) -> None:
-        """Start the machine anew after it was off for a while."""
+        """Reboot the machine after it was off for a while."""
         self.ms += off_ms
         self.awake_ms, self.boot_id = 0, self.boot_id + "'"
 
@@ -102,12 +102,12 @@ class Clock:
 
 
 def place_of(key: str) -> str:
-    """Return the path of a file from the key of its lock, whether or not a machine shares it."""
+    """Return the path of a file from the key of its lock, with or without a machine prefix."""
     return re.sub(r"^machine:[0-9a-f]+:", "", key)
 
 
 class Fleet:
-    """Drives an engine with the requests of the protocol and looks at what it stored."""
+    """Sends the requests of the protocol to an engine and reads what it stored."""
 
     def __init__(self, engine: Engine, clock: Clock, project: Path, home: Path) -> None:
         self.engine = engine
@@ -119,17 +119,17 @@ class Fleet:
         self._caller = Caller(kind="client", uid=os.getuid(), pid=os.getpid())
 
     async def do(self, request: Request[R]) -> R:
-        """Perform a request as a client would have it performed."""
+        """Perform a request as the engine does for a client."""
         return await self.engine.ask(request, self._caller)
 
     async def settle(self) -> None:
-        """Wait until everything that runs by itself, such as the writing of files, has done so."""
+        """Wait until all background work, such as writing files, is done."""
         await trio.testing.wait_all_tasks_blocked()
 
     async def mission(
         self, sorties: int = 4, *, title: str = "Implementing authentication", start: bool = True
     ) -> Mission:
-        """Make a mission of sorties ``S0``, ``S1``, ..., each with a file of its own."""
+        """Create a mission of sorties ``S0``, ``S1``, ..., each with a file of its own."""
         new = [NewSortie(f"S{n}", files=[f"src/{n}.py"]) for n in range(sorties)]
         made = await self.do(MissionCreate(title, project_dir=str(self.project), sorties=new))
         return await self.do(MissionStart(made.id)) if start else made
@@ -141,7 +141,7 @@ class Fleet:
         return (await self.do(SortieList(mission.id))).sorties
 
     async def agents(self, mission: Mission, *names: str) -> None:
-        """Register agents of a mission; one named dispatch… is the dispatch."""
+        """Register agents of a mission; a name that begins with ``dispatch`` gets that role."""
         for name in names:
             role = "dispatch" if name.startswith("dispatch") else "specialist"
             await self.do(AgentRegister(name, role, mission_id=mission.id))
@@ -149,7 +149,7 @@ class Fleet:
     async def work(
         self, mission: Mission, position: int, agent: str, percent: int = 50, notes: str = "Working"
     ) -> Sortie:
-        """Let an agent begin the sortie at a position and report progress on it."""
+        """Let an agent start the sortie at a position and report progress on it."""
         sortie = (await self.sorties(mission))[position]
         await self.do(SortieStart(sortie.id, agent))
         return await self.do(SortieProgress(sortie.id, percent, notes))
@@ -177,7 +177,7 @@ class Fleet:
     async def checkpoint(
         self, mission: Mission, note: str | None = None, **more: Any
     ) -> Checkpoint:
-        """Take a checkpoint by hand."""
+        """Create a manual checkpoint."""
         return await self.do(CheckpointCreate(mission.id, trigger_details=note, **more))
 
     async def checkpoint_ids(self, mission: Mission, trigger: Any = None) -> list[str]:
@@ -190,7 +190,7 @@ class Fleet:
         return await self.do(RecoveryRestore(**named, **more))
 
     async def events(self, mission: Mission | None = None, kind: str | None = None) -> list[Event]:
-        """Return every event there is, of a mission or a type."""
+        """Return all events, or those of a mission or a type."""
         found: list[Event] = []
         mission_id, position = mission.id if mission else None, 0
         while True:
@@ -235,20 +235,20 @@ class Fleet:
         }
 
     def lose_database(self) -> None:
-        """Take the database away, as a disk that is lost does; the daemon must have ended."""
+        """Delete the database, as after the loss of a disk; the daemon must have ended."""
         if shared_store.SERVER:
             shared_store.empty(self._home)
         for ending in ("", "-wal", "-shm"):
             Path(f"{self.database}{ending}").unlink(missing_ok=True)
 
     def copied_database(self) -> bytes | shared_store.Rows:
-        """Return what the database holds, for ``put_back``; the daemon must have ended."""
+        """Return the content of the database for ``put_back``; the daemon must have ended."""
         if shared_store.SERVER:
             return shared_store.rows(self._home)
         return self.database.read_bytes()
 
     def put_back(self, copied: bytes | shared_store.Rows) -> None:
-        """Put a copy in the place of the database; the daemon must have ended."""
+        """Replace the database with a copy; the daemon must have ended."""
         self.lose_database()
         if isinstance(copied, bytes):
             self.database.write_bytes(copied)
@@ -279,7 +279,7 @@ def meet_rules(
     before: Callable[..., Awaitable[None]] = _nothing,
     after: Callable[..., Awaitable[None]] = _nothing,
 ) -> None:
-    """Have every rule that an engine runs met, with its arguments, around its transaction."""
+    """Call ``before`` and ``after`` around every rule that an engine runs, with its arguments."""
 
     def around(real: Callable[..., Awaitable[Any]], is_met: Callable[..., bool]) -> Any:
         async def met(self: OnBehalf, rule: Any, *args: Any, **named: Any) -> Any:
@@ -294,7 +294,7 @@ def meet_rules(
 
     for name in ("read", "write"):
         monkeypatch.setattr(OnBehalf, name, around(getattr(OnBehalf, name), lambda *_: True))
-    # A query is read.
+    # ``run`` of a query calls ``read``, which is patched above.
     monkeypatch.setattr(OnBehalf, "run", around(OnBehalf.run, lambda r: isinstance(r, Mutation)))
 
 
@@ -329,7 +329,7 @@ async def opened(
 ) -> AsyncIterator[Fleet]:
     """Open a fleet below ``root``, again if it was open before.
 
-    As one ``machine`` of several on one ``database`` it shares the others' clock, too.
+    A fleet that is one ``machine`` of several on one ``database`` also shares their clock.
     """
     clock = clock or Clock()
     project = root / "project"

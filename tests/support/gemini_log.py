@@ -12,12 +12,12 @@ def says(name: str) -> dict[str, object]:
 
 
 def replaced(*names: str) -> dict[str, object]:
-    """Return the line after which the conversation is the context and these messages."""
+    """Return the line that replaces the conversation with the context and these messages."""
     return {"$set": {"messages": [CONTEXT, *map(says, names)]}}
 
 
 class GeminiLog:
-    """A file to which a line is added for whatever happens."""
+    """A file to which each event adds a line."""
 
     def __init__(self, directory: Path, name: str = "session") -> None:
         self.path = directory / f"{name}.jsonl"

@@ -1,4 +1,4 @@
-"""Git as a test runs it: as somebody, with no settings of the user's."""
+"""Git as a test runs it: with a fixed author and without the user's settings."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Homes of users who have nothing yet, and their daemons; must not know rules."""
+"""Empty home directories of new users, and their daemons; must not know rules."""
 
 import os
 import shutil
@@ -16,9 +16,9 @@ from tests.support.processes import Daemon, environment
 
 @contextmanager
 def entered(patch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Enter a home directory where nothing is; the current directory is a project in it.
+    """Enter an empty home directory; the current directory is a project in it.
 
-    It lies in a directory with a short name: a socket's path must fit into 107 bytes.
+    The home has a short name, because a socket's path must fit into 107 bytes.
     """
     home = Path(tempfile.mkdtemp(prefix="fleet-")).resolve()
     env = environment(home)
@@ -36,7 +36,7 @@ def entered(patch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @contextmanager
 def daemon_in(home: Path, warm: bool = False) -> Iterator[Daemon]:
-    """Run a daemon in a home that was entered; it must end with status 0."""
+    """Run a daemon in an entered home; it must end with status 0."""
     if warm and not shared_store.SERVER:
         put_empty(home / "data" / "squawk.db")
     running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log", warm=warm)

@@ -1,4 +1,4 @@
-"""The hook clients as agent CLIs run them: a process of its own, in Python or compiled."""
+"""The hook clients as agent CLIs run them: separate processes, in Python or compiled."""
 
 import atexit
 import functools
@@ -22,22 +22,22 @@ from fleetd.host import paths
 
 HOOK = Path(fleetctl.__file__).with_name("hook.py")
 IN_PYTHON = (sys.executable, "-I", "-S", str(HOOK))
-# What ``hook`` and ``start`` run; a table of cases that is for all clients puts each in its place.
+# The command of ``hook`` and ``start``; tests that run for all clients replace it with each.
 COMMAND: tuple[str, ...] = IN_PYTHON
-# The client gives the daemon 0.9 s; the rest is for a machine that is busy with other things.
+# The client gives the daemon 0.9 s; the rest is a margin for a busy machine.
 AT_MOST_S = 3.0
 
 
 SOURCE = Path(fleetctl.__file__).parents[1] / "native" / "hook_client.c"
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-# The compiler is looked for where it was before a test has a PATH of its own.
+# The compiler is looked up in the original PATH, before a test replaces it.
 WHERE = dict(os.environ)
 CLIENTS = ("python", "compiled", "sanitized")
 
 
 def command_of(client: str) -> tuple[str, ...]:
-    """Return the command of one of CLIENTS; skips the test where it cannot be compiled."""
+    """Return the command of one of CLIENTS; skip the test where it cannot be compiled."""
     if client == "python":
         return IN_PYTHON
     return (str(compiled(*(SANITIZERS if client == "sanitized" else ()))),)
@@ -45,12 +45,12 @@ def command_of(client: str) -> tuple[str, ...]:
 
 @functools.cache
 def compiled(*flags: str, source: str = f'#include "{SOURCE}"') -> Path:
-    """Compile the client in C, or more than it, once for all tests of this process."""
+    """Compile the client in C, or a larger source, once for all tests of this process."""
     if not compiles():
         pytest.skip("there is no C compiler (cc)")
     if flags and not compiles(*flags):
         pytest.skip(f"the C compiler does not know {' '.join(flags)}")
-    # Its directory has a blank in its name, as a person's may.
+    # The name of the directory contains a blank, as a user's may.
     program = Path(tempfile.mkdtemp(prefix="of ", dir=_directory())) / "_hook_client"
     command = ["cc", *FLAGS, *flags, "-x", "c", "-", "-o", str(program)]
     subprocess.run(command, input=source.encode(), env=WHERE, check=True)
@@ -59,7 +59,7 @@ def compiled(*flags: str, source: str = f'#include "{SOURCE}"') -> Path:
 
 @functools.cache
 def compiles(*flags: str) -> bool:
-    """Return whether there is a C compiler that takes these flags, and what it makes runs."""
+    """Return whether a C compiler accepts these flags and its output runs."""
     if shutil.which("cc", path=WHERE.get("PATH")) is None:
         return False
     program = _directory() / f"probe{len(flags)}"
@@ -78,7 +78,7 @@ def _directory() -> Path:
 
 @dataclass
 class HookRun:
-    """What one call of the client left behind; ``seconds`` from its start to its end."""
+    """The results of one call of the client; ``seconds`` is how long it ran."""
 
     status: int
     out: bytes
@@ -91,13 +91,13 @@ class HookRun:
 
 
 def start(*words: str, **options: Any) -> subprocess.Popen[bytes]:
-    """Start the client with pipes at all ends."""
+    """Start the client with pipes for all standard streams."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen([*COMMAND, *(words or ("claude",))], **{**pipes, **options})
 
 
 def hook(payload: bytes | str, *words: str, **options: Any) -> HookRun:
-    """Run the client to its end."""
+    """Run the client until it ends."""
     said = payload.encode() if isinstance(payload, str) else payload
     begun = time.monotonic()
     done = subprocess.run(
@@ -112,13 +112,13 @@ def hook(payload: bytes | str, *words: str, **options: Any) -> HookRun:
 
 
 def spooled(directory: Path | None = None) -> list[Path]:
-    """Return what lies in the spool, in the order in which it is taken."""
+    """Return the files in the spool, in the order in which the daemon reads them."""
     directory = directory or paths.spool_path()
     return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
 def take_in_spool(client: Fleet) -> None:
-    """Have what waits in the spool taken in, which comes before any hook that is understood."""
+    """Make the daemon read the spool, which it does before it handles any hook."""
     payload = {"session_id": "other", "cwd": "/", "hook_event_name": "Unknown"}
     said = {"harness": "gemini", "payload": json.dumps(payload)}
     client.call_raw("hook.deliver", {"delivery_id": uuid.uuid4().hex, **said})

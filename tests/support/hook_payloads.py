@@ -12,12 +12,12 @@ from tests.support.fleet import Fleet
 _numbers = itertools.count()
 # How each CLI names its session.
 _SESSION = {"copilot": "sessionId", "cursor": "conversation_id"}
-# Copilot's hooks get their event as a word of the command line, OpenCode's plugin names it so.
+# Copilot's hooks get the event as a word of the command line; OpenCode's plugin names it so.
 _EVENT = {"opencode": "event"}
 
 
 class Cli:
-    """One session of an agent CLI, told by its payloads."""
+    """One session of an agent CLI, represented by its payloads."""
 
     def __init__(self, fleet: Fleet, harness: str = "claude", session: str = "12f459b8") -> None:
         self.fleet = fleet
@@ -33,7 +33,7 @@ class Cli:
         args = [event] if self.harness == "copilot" else []
         if not args:
             payload[_EVENT.get(self.harness, "hook_event_name")] = event
-        # A vendor's double within a few seconds counts once.
+        # Two deliveries of the same event within a few seconds count once.
         self.fleet.clock.pass_by(1)
         await self.fleet.do(
             HookDeliver(
@@ -50,18 +50,18 @@ class Cli:
         return f"{self.harness}-{self.session}"
 
     async def needs(self) -> str | None:
-        """Return what its row says that it needs."""
+        """Return the need that the agent's row records."""
         agent = await self.fleet.do(AgentGet(self.agent_id))
         assert (agent.needs is None) == (agent.needs_since is None)
         assert agent.needs is None or agent.status != "active"
         return agent.needs
 
     async def state(self) -> AgentState:
-        """Return what is listed of it."""
+        """Return the state that the attention list shows for the agent."""
         [found] = (await self.fleet.do(AttentionList(agent_id=self.agent_id))).agents
         return found
 
 
 async def told_needs(fleet: Fleet) -> list[str]:
-    """Return what the events told of needs, in their order."""
+    """Return the needs in the events, in order."""
     return [event.data["needs"] for event in await fleet.events(kind="agent_needs")]

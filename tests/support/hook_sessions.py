@@ -1,4 +1,4 @@
-"""Sessions whose reports are told by hand, as the adapters' reports come in."""
+"""Sessions whose reports a test writes by hand, in the form that the adapters produce."""
 
 import os
 from typing import Any
@@ -30,7 +30,7 @@ SOMEBODY = Caller(kind="client", uid=os.getuid())
 
 
 class Window:
-    """One session that reports by hand, as the adapters' reports come in."""
+    """One session that a test reports by hand, in the form that the adapters produce."""
 
     def __init__(self, fleet: Fleet, session_id: str = "12f459b8-ddba", **report: Any) -> None:
         self.fleet = fleet
@@ -116,7 +116,7 @@ class WorkingWindow(Window):
         await self.call("Task", task=task)
 
     async def compact(self) -> None:
-        """Be compacted as Claude Code is: the new window is told of before the compaction."""
+        """Compact as Claude Code does: it reports the new window before the compaction."""
         await self.tell(Compacting())
         recorded = await self.tell(SessionStarted("compact"))
         if recorded.brief:
@@ -137,7 +137,7 @@ def planned(*items: str, whole: bool = True) -> Planned:
 
 
 async def working(fleet: Fleet, *items: str, **window: Any) -> tuple[Window, Mission]:
-    """Return a session that was asked for something and made a plan."""
+    """Return a session that received a prompt and made a plan."""
     session = Window(fleet, **window)
     recorded = await session.tell(PromptSubmitted("Add a login"))
     await session.tell(planned(*items))

@@ -1,7 +1,7 @@
-"""A file system whose server does not answer, as an NFS server that is gone; for who may mount.
+"""A file system whose server does not answer, like a lost NFS server; needs the right to mount.
 
-It speaks as much of FUSE's protocol as it takes to be mounted. What is asked after that is read, so
-that not even a kill ends the wait, and answered when the block ends: by the end of the connection.
+It speaks just enough of FUSE's protocol to be mounted. It reads later requests, so that not even a
+kill ends the wait, and answers none. When the block ends, closing the connection ends all waits.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _DETACH = 2
 
 @contextmanager
 def hung_mount(place: Path) -> Iterator[Path]:
-    """Mount it at a directory that this makes; raises CannotMount."""
+    """Mount it at a directory that this creates; raises CannotMount."""
     place.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -46,7 +46,7 @@ def hung_mount(place: Path) -> Iterator[Path]:
 
 
 def _welcome_and_hang(device: int, stopped: int) -> None:
-    """Read what is asked until nobody needs it; closing the device ends all waits."""
+    """Read requests until the file system is not needed; closing the device ends all waits."""
     ready = select.poll()
     ready.register(device, select.POLLIN)
     ready.register(stopped, select.POLLHUP)
@@ -57,7 +57,7 @@ def _welcome_and_hang(device: int, stopped: int) -> None:
             if opcode == _INIT:
                 body = _WELCOME.pack(_MAJOR, _MINOR, 0, 0, 16, 12, 4_096, 1, 1, 0, *[0] * 8)
                 os.write(device, _OUT.pack(_OUT.size + len(body), 0, unique) + body)
-    except OSError:  # it is mounted no more, and nobody waited
+    except OSError:  # it is no longer mounted, and nothing waited
         pass
     finally:
         os.close(device)

@@ -1,4 +1,4 @@
-"""The store of before fleetd: ``squawk.json``, as the import finds it."""
+"""The store that preceded fleetd: ``squawk.json``, as the import finds it."""
 
 import json
 from pathlib import Path

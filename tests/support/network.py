@@ -1,7 +1,7 @@
 """A network between clients and a server: it delays, loses, and cuts in the middle of a COMMIT.
 
-It runs as a process of its own, so that what it carries does not wait for whoever commands it.
-Must not know fleetd; of PostgreSQL it knows how a COMMIT looks on its way.
+It runs in a separate process, so that traffic does not wait for the process that controls it.
+Must not know fleetd; of PostgreSQL it knows only the bytes of a COMMIT on the wire.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 Cut = Literal["before", "half", "after"]
 _CHUNK = 1 << 16
-# A server that has its last message should not first hear that the client has gone.
+# A server that received its last message should not first see that the client disconnected.
 _LINGER_S = 0.05
 
 
 class Network:
-    """So many ways to a server on 127.0.0.1, each a port of its own; a context manager."""
+    """Several ways to a server on 127.0.0.1, each with its own port; a context manager."""
 
     def __init__(self, server: int, ways: int, *, delay_ms: float = 0.0) -> None:
         self._process = subprocess.Popen(
@@ -36,7 +36,7 @@ class Network:
 
     @property
     def pid(self) -> int:
-        """Return the process that carries."""
+        """Return the process id of the network."""
         return self._process.pid
 
     def __enter__(self) -> "Network":
@@ -47,11 +47,11 @@ class Network:
         self._process.communicate()
 
     def cut(self, way: int, when: Cut) -> None:
-        """Cut the connection that commits next: the server has nothing, half or all of it then."""
+        """Cut the next connection that commits, before, in the middle of or after its COMMIT."""
         self._say(way, cut=when)
 
     def close(self, way: int) -> None:
-        """Cut what there is, and let nothing through until ``open``."""
+        """Cut all connections, and let nothing through until ``open``."""
         self._say(way, down=True)
 
     def open(self, way: int) -> None:
@@ -59,11 +59,11 @@ class Network:
         self._say(way, down=False, cut=None)
 
     def cuts(self) -> int:
-        """Return in the middle of how many COMMITs a connection was cut so far."""
+        """Return how many connections were cut at a COMMIT so far."""
         return self._count("cuts")
 
     def asked(self) -> int:
-        """Return how often somebody said something to the server so far: these are round trips."""
+        """Return how many messages clients sent to the server so far: these are round trips."""
         return self._count("asked")
 
     def _count(self, what: str) -> int:
@@ -78,7 +78,7 @@ class Network:
 
 
 class _Way:
-    """One port, and the connections that came in by it."""
+    """One port and the connections to it."""
 
     cuts = asked = 0
 
@@ -91,7 +91,7 @@ class _Way:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def command(self, what: dict[str, Any]) -> None:
-        """Do what was said."""
+        """Apply a command."""
         self.cut = what.get("cut", self.cut)
         self.down = what.get("down", self.down)
         if self.down:
@@ -122,7 +122,7 @@ class _Way:
                 back.join()
 
     def _pump(self, one: socket.socket, other: socket.socket, *, asks: bool = False) -> None:
-        """Carry what comes from one to the other, until either has gone."""
+        """Carry data from one to the other, until either is closed."""
         with contextlib.suppress(OSError):
             while data := one.recv(_CHUNK):
                 _Way.asked += asks
@@ -150,7 +150,7 @@ def _end(sock: socket.socket) -> None:
 
 
 def main(server: str, ways: str, delay_ms: str) -> None:
-    """Carry until standard input ends; a line on it is a command, the first line out the ports."""
+    """Carry until standard input ends; each line of it is a command; first print the ports."""
     there = [_Way(int(server), float(delay_ms)) for _ in range(int(ways))]
     print(json.dumps([way.listener.getsockname()[1] for way in there]), flush=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""What receives notifications: a bus with a notification server on it, and an HTTP server.
+"""Receivers of notifications: a bus with a notification server on it, and an HTTP server.
 
 Both are real peers on this computer: a private Unix socket, and a port of the loopback interface.
 """
@@ -41,7 +41,7 @@ def message(**more: Any) -> Message:
 
 
 class ThousandEvents:
-    """1,000 changes of what six agents need, in virtual time; ``wanted`` are those to be told."""
+    """1,000 changes of what six agents need, in virtual time; ``wanted`` must be notified."""
 
     def __init__(self, seed: int = 23) -> None:
         self.wanted: set[Key] = set()
@@ -55,7 +55,7 @@ class ThousandEvents:
             agent = f"agent{dice.randrange(6)}"
             needs = dice.choice([*REASONS, "none", "none", "background"])
             current[agent] = state(needs, agent=agent, since=NOW_MS + int(now * 1_000))
-            # Some events are read one by one, some together; some are heard twice.
+            # Some events are read one by one, some together; some are read twice.
             only = agent if dice.random() < 0.7 else None
             seen = [current[agent]] if only else [*current.values()]
             for _ in range(dice.choice([1, 1, 2])):
@@ -73,11 +73,11 @@ class _Bus(ThreadingMixIn, UnixStreamServer):
     daemon_threads = True
 
     def handle_error(self, *_: Any) -> None:
-        """A client that leaves is no error."""
+        """Ignore errors: a client that disconnects is none."""
 
 
 class FakeBus:
-    """A bus whose only other peer is a notification server; ``shown`` is what it was told."""
+    """A bus whose only other peer is a notification server; ``shown`` is what it received."""
 
     def __init__(self, path: Path) -> None:
         self.shown: list[tuple[Any, ...]] = []
@@ -87,7 +87,7 @@ class FakeBus:
 
     @contextmanager
     def running(self) -> Iterator["FakeBus"]:
-        """Serve until the end."""
+        """Serve until the block ends."""
         peer = self
 
         class Handler(BaseRequestHandler):
@@ -130,7 +130,7 @@ class FakeBus:
 
 
 class FakeHook:
-    """An HTTP server that takes messages; ``got`` are their bodies, ``headers`` those of each.
+    """An HTTP server that receives messages; ``got`` are their bodies, ``headers`` their headers.
 
     ``answer`` returns the status of each request; it is called with the number of requests so far.
     """
@@ -145,7 +145,7 @@ class FakeHook:
 
     @contextmanager
     def running(self) -> Iterator["FakeHook"]:
-        """Serve until the end."""
+        """Serve until the block ends."""
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -164,7 +164,7 @@ class FakeHook:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             self.url = f"http://127.0.0.1:{server.server_address[1]}/hook/SECRET?key=SECRET"
@@ -179,12 +179,12 @@ class FakeHook:
 
 @contextmanager
 def deaf() -> Iterator[str]:
-    """Listen at a port and answer nothing; yield its URL."""
+    """Listen at a port and never answer; yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/SECRET"
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds that nobody tells of."""
+    """Poll until a condition holds that has no notification."""
     while not holds():  # noqa: ASYNC110
         await trio.sleep(0.005)

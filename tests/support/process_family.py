@@ -1,4 +1,4 @@
-"""A process and its children, as somebody outside stops and ends them."""
+"""A process and its children, as an outside process stops and ends them."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ def wait_until_gone(pids: Iterable[int]) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process still runs: one that nobody has asked after yet does not."""
+    """Return whether a process still runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The product as processes of its own: the daemon, and the command line; must not know rules."""
+"""The product as separate processes: the daemon and the command line; must not know rules."""
 
 import json
 import os
@@ -21,13 +21,13 @@ from tests.support.warm_daemon import WarmDaemon
 READY_S = 20
 EXIT_S = 20
 _PROGRAM = (sys.executable, "-m", "fleetd")
-# What whoever serves leaves behind: see fleetd.host.paths.locks_of.
+# The files that a daemon leaves behind: see fleetd.host.paths.locks_of.
 LOCKS = {"fleetd.lock", "squawk.db-lock", ".fleetd.lock"}
 
 
 @dataclass
 class Result:
-    """What a command left behind."""
+    """The results of a command."""
 
     status: int
     out: str
@@ -51,7 +51,7 @@ def ids(prefix: str, text: str) -> list[str]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of a user whose everything lies below ``home``, which it makes.
+    """Return the environment of a user whose files are all below ``home``, which it creates.
 
     ``home`` must have a short name: a socket's path has to fit into 107 bytes.
     """
@@ -77,15 +77,15 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class NeverReady(AssertionError):
-    """A daemon that ended before it answered anybody for the first time; the text is its log."""
+    """The daemon ended before its first answer; the text is its log."""
 
 
 @dataclass
 class Daemon:
     """A fleetd process that a test may stop, kill and start again.
 
-    ``env`` is its whole environment, by default the test's own; ``command`` is what it is started
-    with, for one that is traced or made to misbehave. One that is ``warm`` imports nothing.
+    ``env`` is its whole environment, by default the test's own. ``command`` starts it, for a daemon
+    that is traced or made to misbehave. A ``warm`` daemon imports nothing.
     """
 
     socket: Path
@@ -97,7 +97,7 @@ class Daemon:
     warm: bool = False
 
     def spawn(self) -> subprocess.Popen[bytes] | WarmDaemon:
-        """Start the daemon and return at once."""
+        """Start the daemon and return without waiting."""
         env = dict(os.environ if self.env is None else self.env)
         # Measuring makes a daemon twice as slow, and what it runs the tests of its rules measure.
         env.pop("COVERAGE_PROCESS_CONFIG", None)
@@ -114,7 +114,7 @@ class Daemon:
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the daemon answers; one that ends instead is an error with its log."""
+        """Wait until the daemon answers; if it ends instead, raise an error with its log."""
         assert self.process is not None
         deadline = time.monotonic() + READY_S
         while True:
@@ -131,12 +131,12 @@ class Daemon:
                 time.sleep(0.02)
 
     def clean_up(self) -> None:
-        """End the daemon, if it still runs, whatever state it is in."""
+        """End the daemon if it still runs, in whatever state it is."""
         if self.process is not None:
             self.kill()
 
     def stop(self) -> None:
-        """Stop the daemon; it must leave in good order."""
+        """Stop the daemon; it must shut down cleanly."""
         assert self.process is not None
         try:
             self.process.send_signal(signal.SIGTERM)
@@ -147,7 +147,7 @@ class Daemon:
             self.process = None
 
     def kill(self) -> None:
-        """End the daemon with SIGKILL, so that it can finish nothing."""
+        """End the daemon with SIGKILL, so that it cannot finish anything."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -155,7 +155,7 @@ class Daemon:
 
 
 def fleetctl(*argv: str, stdin: str | None = None, **options: Any) -> Result:
-    """Run a command as a process of its own, without a terminal."""
+    """Run a command in a separate process, without a terminal."""
     given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
     done = subprocess.run(
         [sys.executable, "-m", "fleetctl", *argv],
@@ -170,12 +170,12 @@ def fleetctl(*argv: str, stdin: str | None = None, **options: Any) -> Result:
 
 
 def agent_process() -> subprocess.Popen[bytes]:
-    """Start a process that stands for an agent; whoever calls this ends it."""
+    """Start a process that represents an agent; the caller ends it."""
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
 def with_checkpoints(client: Fleet, number: int) -> str:
-    """Make a mission with many checkpoints that could be pruned; return its id."""
+    """Create a mission with many checkpoints that can be pruned; return its id."""
     wanted = {"title": "m", "description": "x" * 9_000}
     mission: str = client.call_raw("mission.create", wanted)["id"]
     client.call_raw("mission.start", {"mission_id": mission})

@@ -1,4 +1,4 @@
-"""What a service tells its manager, heard on a socket of our own."""
+"""The messages of a service to its manager, received on a socket of the test."""
 
 import socket
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def service_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen at a path as a service manager does; what was not told yet is not waited for."""
+    """Listen at a path as a service manager does; reads do not wait for messages."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)
         sock.bind(str(path))
@@ -16,7 +16,7 @@ def service_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def heard(sock: socket.socket) -> list[bytes]:
-    """Return what was told since this was asked last."""
+    """Return the messages since the last call."""
     messages = []
     while True:
         try:

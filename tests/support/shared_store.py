@@ -1,6 +1,6 @@
-"""The store that tests open where FLEET_TEST_STORE names a PostgreSQL server: a schema per home.
+"""The store of tests where FLEET_TEST_STORE names a PostgreSQL server: a schema per home.
 
-The URL is a superuser's. Schemas are used again, emptied: making one takes six times as long.
+The URL is a superuser's. Schemas are emptied and reused: creating one takes six times as long.
 """
 
 import atexit
@@ -13,16 +13,16 @@ from typing import Any
 from fleetd.domain.core.tx import Execute, Row, Tx
 
 SERVER = os.environ.get("FLEET_TEST_STORE", "")
-# What doctor finds wrong there: the server is quick instead of safe, and has another clock.
+# The doctor's findings there: the server is fast instead of durable, and has another clock.
 NOT_OURS = {"clock", "database"} if SERVER else set()
-# Its own schemas, for tests that run side by side.
+# Each process has its own schemas, for tests that run in parallel.
 _PREFIX = f"t{os.getpid()}_"
 _OWNER = "fleet"
 TABLES = (
     "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()"
     " AND tablename <> 'schema_version' ORDER BY tablename"
 )
-# A daemon that ought to have ended may hold something.
+# A daemon that should have ended may still hold a lock.
 _PATIENCE = "10s"
 _NO_ROWS = """
 DO $$
@@ -42,7 +42,7 @@ END $$
 """
 
 
-# What a test plants, as SQLite writes it, and as a server has it.
+# A trigger that a test creates, in SQLite's syntax, is translated for the server.
 _TRIGGER = re.compile(
     r"^CREATE TRIGGER (\w+) (.*?) ON (\w+)(?: WHEN (.*?))? BEGIN (.*); END$", re.S
 )
@@ -59,17 +59,17 @@ def _planted(match: re.Match[str]) -> str:
     )
 
 
-# Rows are put in with their numbers: others follow.
+# Rows are inserted with explicit numbers: later rows must get higher ones.
 _NUMBER_ON = (
     "SELECT setval(pg_get_serial_sequence('hook_deliveries', 'seq'),"
     " (SELECT max(seq) FROM hook_deliveries))"
 )
-# The server makes these columns of others itself.
+# The server computes these columns from others.
 _GENERATED = frozenset(("words_index",))
 
 
 class _Schemas:
-    """Which schema each home has, and which are free."""
+    """The schema of each home, and the free schemas."""
 
     def __init__(self) -> None:
         self._of_home: dict[Path, str] = {}
@@ -94,7 +94,7 @@ class _Schemas:
             sql = _TRIGGER.sub(_planted, sql)
             sql = re.sub(r"^DROP TRIGGER (\w+)", r'DROP FUNCTION "\1" CASCADE', sql)
             sql = re.sub(r"SELECT RAISE\(ABORT, ('\w+')\)", r"RAISE EXCEPTION \1", sql)
-        # Without values it may be several statements, and nothing is a placeholder.
+        # Without values the text may hold several statements, and no text in it is a placeholder.
         statement, given = (translated(sql), dict(values)) if values else (sql, None)
         cursor = self._superuser(schema).execute(statement.encode(), given)
         return cursor.fetchall() if cursor.description is not None else []
@@ -126,7 +126,7 @@ class _Schemas:
             self._connection.execute(_NUMBER_ON.encode())
 
     def release(self) -> None:
-        """Give back, without any row, what the homes of a test had."""
+        """Empty the schemas of a test's homes and return them to the pool."""
         for line in self._lines:
             line.close()
         self._lines.clear()
@@ -151,7 +151,7 @@ class _Schemas:
         from fleetd.store.postgres.connection import adapt
 
         if self._connection is None:
-            # Nothing is prepared: the types of one schema are not those of another.
+            # Do not prepare statements: the types of one schema are not those of another.
             self._connection = psycopg.connect(
                 SERVER, autocommit=True, row_factory=psycopg.rows.dict_row, prepare_threshold=None
             )
@@ -169,17 +169,17 @@ fill = _schemas.fill
 
 
 def url(home: Path) -> str:
-    """Return the URL of the store that a home has, '' where tests open files."""
+    """Return the URL of a home's store, '' where tests open files."""
     return _schemas.url(home) if SERVER else ""
 
 
 def executor() -> Execute:
-    """Return what runs statements in a schema of its own, until the test is over."""
+    """Return a function that runs statements in a separate schema until the test ends."""
     return _schemas.executor()
 
 
 def written(tx: Tx) -> list[Row]:
-    """Return which transaction wrote each row, and where it lies."""
+    """Return the transaction that wrote each row, and the row's location."""
     tables = [row["name"] for row in tx.all(TABLES)]
     each = [f"SELECT '{name}' AS name, xmin::text, ctid::text FROM {name}" for name in tables]
     return tx.all(" UNION ALL ".join(each))
@@ -191,13 +191,13 @@ def run(home: Path, sql: str, values: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def rows(home: Path) -> Rows:
-    """Return every row of a home's schema but the number of its version."""
+    """Return every row of a home's schema except its version number."""
     names = run(home, TABLES, {})
     return {row["name"]: run(home, f"SELECT * FROM {row['name']}", {}) for row in names}
 
 
 def with_options(server: str, user: str, schema: str) -> str:
-    """Return a server's URL for a user whose tables lie in a schema."""
+    """Return a server's URL for a user whose tables are in a schema."""
     place, _, query = server.partition("?")
     scheme, _, rest = place.partition("://")
     place = f"{scheme}://{user}@{rest.rpartition('@')[2]}"

@@ -1,4 +1,4 @@
-"""A real file system with little room, filled to the last byte; only for who may mount one."""
+"""A real file system with little room, filled to the last byte; needs the right to mount."""
 
 import os
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 class CannotMount(Exception):
-    """This user or this machine mounts nothing; the text says why."""
+    """This user or this machine cannot mount file systems; the text says why."""
 
 
 @contextmanager
 def small_disk(place: Path, size: str = "2m") -> Iterator[Path]:
-    """Mount a file system of ``size`` at a directory that this makes."""
+    """Mount a file system of ``size`` at a directory that this creates."""
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "none", str(place)]
     try:
@@ -29,12 +29,12 @@ def small_disk(place: Path, size: str = "2m") -> Iterator[Path]:
 
 
 def grow(place: Path, size: str = "8m") -> None:
-    """Give such a file system another size."""
+    """Change the size of such a file system."""
     subprocess.run(["mount", "-o", f"remount,size={size}", str(place)], check=True)
 
 
 def fill(filler: Path, *, leave: int = 0) -> None:
-    """Write a file until nothing more fits, then let go of ``leave`` bytes."""
+    """Write a file until the disk is full, then free ``leave`` bytes."""
     with filler.open("ab", buffering=0) as file:
         for size in (65_536, 4_096, 1):
             try:

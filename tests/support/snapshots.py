@@ -1,4 +1,4 @@
-"""Snapshots of a run: recording them, and what they say, one line each."""
+"""Snapshots of a run: record them, and summarize each in one line."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ RUN = "build-42"
 
 
 def line(snapshot: SnapshotDocument, *, timed: bool = True) -> str:
-    """Return source and status, the step by its place, the pressure, and the outcomes.
+    """Return source and status, the step by its position, the pressure, and the outcomes.
 
-    Where nobody tells how long a call lasted that is measured, and ``timed`` leaves it out.
+    A duration that no client reports is measured; without ``timed`` the line omits it.
     """
     step = snapshot.step_state
     place = f"{step.step_ordinal} {step.step_status}" if step.step_status else "no step"
@@ -28,13 +28,13 @@ def line(snapshot: SnapshotDocument, *, timed: bool = True) -> str:
 
 
 def _outcome(told: CommandOutcome, timed: bool) -> str:
-    """Return an outcome as its name, its result and, if it is known, how long it took."""
+    """Return an outcome as its name, its result and, if known, its duration."""
     lasted = f" {told.duration_ms} ms" if timed and told.duration_ms else ""
     return f"{told.name} {told.result}{lasted}"
 
 
 async def record(fleet: Fleet, run_id: str | None = RUN, **said: Any) -> Snapshot:
-    """Record a snapshot as a client would, a minute after whatever came before."""
+    """Record a snapshot as a client does, a minute after the previous call."""
     fleet.clock.pass_by(MINUTE)
     return await at_once(fleet, run_id, **said)
 
@@ -52,7 +52,7 @@ async def told(fleet: Fleet, agent: str, kind: str, **data: Any) -> None:
 
 
 async def working(fleet: Fleet, sorties: int = 3, agent: str = "spec-1") -> str:
-    """Let an agent have all sorties of a mission as its plan, the first under way."""
+    """Give an agent all sorties of a mission as its plan, with the first in progress."""
     mission = await fleet.mission(sorties)
     await fleet.agents(mission, agent)
     for sortie in await fleet.sorties(mission):

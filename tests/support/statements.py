@@ -1,4 +1,4 @@
-"""The statements of rules, counted: each is a round trip where the store is a server."""
+"""A count of the statements of rules: each is a round trip where the store is a server."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from fleetd.domain.core.tx import Row, Tx
 
 
 class _Counted:
-    """What a transaction runs its statements with, noting each."""
+    """Runs the statements of a transaction and notes each."""
 
     def __init__(self, execute: Any, seen: list[str]) -> None:
         self._execute, self._seen = execute, seen
@@ -28,9 +28,9 @@ class _Counted:
 
 
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of every statement that rules run from now on.
+    """Return a list that collects every statement that rules run from now on.
 
-    A transaction adds its beginning and its end. Each rule runs once, in its turn.
+    Each transaction adds its beginning and its end. Rules run one at a time, each once.
     """
     monkeypatch.setattr("fleetd.engine.engine.is_optimistic", lambda _: False)
     seen: list[str] = []

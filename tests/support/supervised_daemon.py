@@ -1,6 +1,6 @@
-"""A daemon that is started again when it fails, as systemd does it, and whose disk fails on demand.
+"""A daemon that is restarted when it fails, as by systemd, and whose disk fails on demand.
 
-The faults are planted from outside, by a program that changes the daemon before it runs it.
+A program injects the faults from outside: it patches the daemon before it runs it.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support.processes import EXIT_S, Daemon
 
-# Each of these is a file in the directory of faults; a daemon that meets one fails once.
+# Each fault is a file in the directory of faults; a daemon that finds one fails once.
 BEFORE_COMMIT, AFTER_COMMIT, FILES_HANG, KILLED = "before", "after", "hang", "killed"
 FAILING = f"""
 import os, signal, sys, time
@@ -61,7 +61,7 @@ sys.exit(main([]))
 
 
 class Supervised:
-    """Starts a daemon whenever the last one has failed; ``statuses`` are how those ended."""
+    """Restarts a daemon whenever it fails; ``statuses`` are the exit statuses of failed ones."""
 
     def __init__(self, socket: Path, log: Path, command: Sequence[str], env: Mapping[str, str]):
         self.daemon = Daemon(socket=socket, log=log, command=command, env=env)
@@ -71,7 +71,7 @@ class Supervised:
         self._thread = threading.Thread(target=self._watch)
 
     def start(self) -> None:
-        """Start the first one and wait until it answers."""
+        """Start the first daemon and wait until it answers."""
         self.daemon.start()
         self._thread.start()
 
@@ -90,13 +90,13 @@ class Supervised:
         return self.daemon.process
 
     def wait_for_restart(self, number: int = 1) -> None:
-        """Wait until so many have failed and the next one answers."""
+        """Wait until so many daemons have failed and the next one answers."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.statuses) >= number, EXIT_S)
         self.daemon.wait_until_ready()
 
     def stop(self) -> None:
-        """End the last one; it must leave in good order."""
+        """Stop the last daemon; it must shut down cleanly."""
         with self._changed:
             self._stopping = True
             process = self._process()
@@ -110,7 +110,7 @@ class Supervised:
 
 @contextmanager
 def failing(home: Path, env: Mapping[str, str] = os.environ) -> Iterator[Supervised]:
-    """Run such a daemon; ``home / "faults"`` is where what is to happen is put."""
+    """Run such a daemon; a file in ``home / "faults"`` requests a fault."""
     (home / "faults").mkdir()
     surroundings = {**env, "FAULTS": str(home / "faults")}
     command = (sys.executable, "-c", FAILING)

@@ -1,4 +1,4 @@
-"""A real terminal for a program: a pty on one side, what a screen would show on the other."""
+"""A real terminal for a program: a pty, and the screen that a user would see."""
 
 import fcntl
 import os
@@ -41,7 +41,7 @@ KEYS = {
     "backspace": "\x7f",
     "ctrl+c": "\x03",
 }
-# A drawing stands by itself: it loads no fonts from elsewhere.
+# A drawing is self-contained: it loads no external fonts.
 DRAWING = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 THEME = TerminalTheme(
     (24, 26, 31),
@@ -63,18 +63,18 @@ class Terminal:
     def __init__(self, columns: int, rows: int, process: "subprocess.Popen[bytes]", fd: int):
         self.screen = pyte.Screen(columns, rows)
         self.process = process
-        # What the program wrote, for who wants to play it again.
+        # The output of the program with its times, for a replay.
         self.written: list[tuple[float, bytes]] = []
         self._stream = pyte.ByteStream(self.screen)
         self._fd = fd
         self._started = time.monotonic()
 
     def lines(self) -> list[str]:
-        """Return what the screen shows, without the spaces at the ends of lines."""
+        """Return the lines on the screen, without trailing spaces."""
         return [line.rstrip() for line in self.screen.display]
 
     def text(self) -> str:
-        """Return what the screen shows as one text."""
+        """Return the content of the screen as one text."""
         return "\n".join(self.lines())
 
     def press(self, *keys: str) -> None:
@@ -83,13 +83,13 @@ class Terminal:
             os.write(self._fd, KEYS.get(key, key).encode())
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the terminal another size, as a person who drags its corner."""
+        """Resize the terminal, as a user does who drags its corner."""
         self.screen.resize(rows, columns)
         _set_size(self._fd, columns, rows)
         self.process.send_signal(signal.SIGWINCH)
 
     def until(self, seen: str | Callable[[str], Any], *, seconds: float = PATIENCE_S) -> str:
-        """Wait until the screen shows a text, or what satisfies a function; return its text."""
+        """Wait until the screen shows a text or satisfies a function; return its text."""
         deadline = time.monotonic() + seconds
         while not (seen in self.text() if isinstance(seen, str) else seen(self.text())):
             left = deadline - time.monotonic()
@@ -107,7 +107,7 @@ class Terminal:
         return self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
 
     def drawing(self, title: str) -> str:
-        """Return what the screen shows as SVG."""
+        """Return the content of the screen as SVG."""
         console = Console(
             width=self.screen.columns,
             file=StringIO(),
@@ -122,18 +122,18 @@ class Terminal:
     def _painted(self, row: int) -> Text:
         text = Text()
         cells = [self.screen.buffer[row][column] for column in range(self.screen.columns)]
-        # What looks alike is one piece: a drawing of 200 columns is a quarter as large.
+        # Merge neighbours of the same style: a drawing of 200 columns is a quarter as large.
         for style, alike in groupby(cells, key=_style):
             text.append("".join(cell.data for cell in alike), style)
         return text
 
     def _read(self, seconds: float) -> bool:
-        """Take in what was written meanwhile; return whether the program closed the terminal."""
+        """Read new output; return whether the program closed the terminal."""
         if not select.select([self._fd], [], [], seconds)[0]:
             return False
         try:
             data = os.read(self._fd, 65_536)
-        except OSError:  # how Linux tells that nobody has the other side open
+        except OSError:  # on Linux: the other side is closed
             return True
         self.written.append((time.monotonic() - self._started, data))
         self._stream.feed(data)
@@ -153,7 +153,7 @@ def _style(cell: pyte.screens.Char) -> Style:
 
 
 def _colour(name: str) -> str:
-    """Return rich's name of a colour that pyte names, which calls yellow brown."""
+    """Return rich's name of a colour from pyte's, which calls yellow brown."""
     if len(name) == 6 and all(digit in "0123456789abcdef" for digit in name.lower()):
         return f"#{name}"
     bright = name.startswith("bright")
@@ -169,7 +169,7 @@ def _set_size(fd: int, columns: int, rows: int) -> None:
 def terminal(
     command: Sequence[str], *, env: dict[str, str], cwd: Path, columns: int = 80, rows: int = 24
 ) -> Iterator[Terminal]:
-    """Run a program in a terminal of this size; it is ended when the block is left."""
+    """Run a program in a terminal of this size; end it when the block ends."""
     ours, theirs = pty.openpty()
     try:
         _set_size(theirs, columns, rows)
@@ -193,7 +193,7 @@ def terminal(
 
 
 def _take_terminal() -> None:
-    """Make the terminal the process's own; Ctrl+C ends it, whatever runs the tests."""
+    """Make the terminal the process's own; Ctrl+C ends it, however the tests are run."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -11,7 +11,7 @@ MODEL = "claude-sonnet-4-5"
 
 
 def claude_line(number: int, at_ms: int | None = None, **usage: Any) -> dict[str, Any]:
-    """Return a line of Claude Code for the message of a number; ``usage`` changes its figures."""
+    """Return Claude Code's line for the message with a number; ``usage`` changes its figures."""
     given = {
         "input_tokens": 100 + number,
         "output_tokens": 10,
@@ -46,7 +46,7 @@ def codex_count(number: int, total: list[int], last: list[int] | None) -> dict[s
 
 
 def codex_line(kind: str, number: int, payload: dict[str, Any]) -> dict[str, Any]:
-    """Return a rollout's line of a kind, so many seconds after noon."""
+    """Return a rollout's line of a kind, ``number`` seconds after noon."""
     return {"timestamp": iso(NOON + number * SECOND), "type": kind, "payload": payload}
 
 

@@ -1,7 +1,7 @@
-"""Daemons that begin where their imports are done; those take most of the time of a start.
+"""Daemons whose imports are already done; imports take most of the time of a start.
 
-A server has this module and forks them. Each is a process of its own that reads its settings,
-opens its store and ends by signals. ``tests/integration/daemon`` starts the program itself.
+A server imports this module and forks the daemons. Each is a separate process that reads its
+settings, opens its store and ends by signals. ``tests/integration/daemon`` starts the real program.
 """
 
 import gc
@@ -21,13 +21,13 @@ from fleetd import __main__, daemon
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 daemon.prepare_decoders(msgspec.Struct)
-# A daemon collects garbage once, at its start. It does not look at what it has from here.
+# A daemon collects garbage once, at its start. Freezing excludes the objects that exist now.
 gc.collect()
 gc.freeze()
 
 
 class WarmDaemon:
-    """A daemon that was forked; it can be asked what a ``Popen`` can."""
+    """A forked daemon with the interface of a ``Popen``."""
 
     def __init__(self, env: Mapping[str, str], log: Path) -> None:
         _run_server()
@@ -37,7 +37,7 @@ class WarmDaemon:
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
-        """Return the status that the daemon ended with; None while it runs."""
+        """Return the exit status of the daemon; None while it runs."""
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -63,7 +63,7 @@ class WarmDaemon:
 
 
 def _run_server() -> None:
-    """Start the server where it does not run: it lives longer than the test that needs it first."""
+    """Start the server unless it runs: it outlives the first test that needs it."""
     measured = os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     try:
         forkserver.ensure_running()
@@ -73,7 +73,7 @@ def _run_server() -> None:
 
 
 def _serve(env: dict[str, str], directory: str, log: Path) -> None:
-    """Become what ``python -m fleetd`` is in this environment and directory."""
+    """Become ``python -m fleetd`` in this environment and directory."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(directory)

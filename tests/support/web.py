@@ -1,4 +1,4 @@
-"""The web server and its clients: raw requests over real sockets, and what came back."""
+"""The web server and its clients: raw requests over real sockets, and the responses."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ HOST = "127.0.0.1:8722"
 
 
 class Answer(NamedTuple):
-    """A response; names of headers are in small letters."""
+    """A response; names of headers are in lower case."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
     @property
     def error(self) -> dict[str, Any]:
-        """Return the error, which must be whole."""
+        """Return the error, which must have all its fields."""
         error: dict[str, Any] = self.json["error"]
         assert list(error) == ["kind", "message", "hint", "data"]
         assert error["message"]
@@ -49,11 +49,11 @@ class Answer(NamedTuple):
 
 
 class Ended(Exception):
-    """The server closed the connection before a response was whole."""
+    """The server closed the connection before the end of a response."""
 
 
 def get(path: str, host: str = HOST, **headers: str) -> bytes:
-    """Return a request; names of headers have ``_`` for ``-``."""
+    """Return a request; ``_`` in names of headers means ``-``."""
     lines = [f"GET {path} HTTP/1.1", f"Host: {host}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -67,7 +67,7 @@ class Client:
         self._read = b""
 
     async def send(self, data: bytes) -> Self:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         await self.stream.send_all(data)
         return self
 
@@ -96,14 +96,14 @@ class Client:
         return Answer(int(status), [(name.lower(), value) for name, value in pairs], b"")
 
     async def chunk(self) -> bytes:
-        """Return the next chunk of a body; nothing at its end."""
+        """Return the next chunk of a body; empty at its end."""
         size = int(await self._until(b"\r\n"), 16)
         data = await self._exactly(size)
         assert await self._exactly(2) == b"\r\n"
         return data
 
     async def rest(self) -> bytes:
-        """Return what comes until the server closes the connection."""
+        """Return all bytes until the server closes the connection."""
         try:
             while data := await self.stream.receive_some():
                 self._read += data
@@ -131,7 +131,7 @@ class Client:
 
 
 class Page:
-    """What a page gets by ``/events``: pairs of a name and its data, with the last id."""
+    """The ``/events`` stream of a page: pairs of a name and its data, with the last id."""
 
     def __init__(self, client: Client) -> None:
         self.last_id: str | None = None
@@ -139,7 +139,7 @@ class Page:
         self._text = ""
 
     async def next(self) -> tuple[str, Any]:
-        """Return the next event; a comment is one without data; raises Ended."""
+        """Return the next event; a comment is an event without data; raises Ended."""
         while "\n\n" not in self._text:
             if not (chunk := await self._client.chunk()):
                 raise Ended
@@ -153,7 +153,7 @@ class Page:
         return fields["event"], json.loads(fields["data"])
 
     async def event(self) -> dict[str, Any]:
-        """Return the next event of the log, past what else there is."""
+        """Return the next event of the log; skip anything else."""
         while True:
             name, data = await self.next()
             if name == "event":
@@ -180,11 +180,11 @@ class Served:
         return Client(self._streams[-1])
 
     async def ask(self, path: str, **headers: str) -> Answer:
-        """Send a request over a connection of its own."""
+        """Send a request over a separate connection."""
         return await (await self.client()).ask(path, **headers)
 
     async def raw(self, data: bytes) -> Answer:
-        """Send bytes over a connection of its own, and return the response."""
+        """Send bytes over a separate connection, and return the response."""
         return await (await (await self.client()).send(data)).answer()
 
     async def events(self, last_id: str | None = None) -> Page:
@@ -206,7 +206,7 @@ class Served:
 async def served(
     handle: Handler | None = None, limits: Limits | None = None, restart_s: float = 30.0
 ) -> AsyncIterator[Served]:
-    """Run the server in this process, with the daemon of the environment or a handler instead."""
+    """Run the server in this process, with the environment's daemon or with a handler."""
     keys = KeyRing()
     async with (
         RawFleet(restart_s=restart_s) as fleet,
@@ -224,7 +224,7 @@ async def served(
 
 
 class WebProcess:
-    """``fleetctl web`` as a process of its own; ``err`` is what it has logged."""
+    """``fleetctl web`` as a separate process; ``err`` is its log."""
 
     def __init__(self, home: Path, words: tuple[str, ...]) -> None:
         self._err = home / "web.err"
@@ -238,7 +238,7 @@ class WebProcess:
 
     @property
     def err(self) -> str:
-        """Return what it logged."""
+        """Return its log."""
         return self._err.read_text()
 
     def line(self) -> str:
@@ -247,7 +247,7 @@ class WebProcess:
         return self.process.stdout.readline()
 
     def link(self) -> "Link":
-        """Return the link that it prints; of a process that has begun to serve."""
+        """Return the link that it prints; the process must have begun to serve."""
         return Link.of(self.line())
 
     def end(self) -> int:
@@ -283,7 +283,7 @@ class Link(NamedTuple):
         return trio.run(ask)
 
     def key(self) -> str:
-        """Return the key that the token is good for."""
+        """Return the key for the token."""
         answer = self.ask("/key", X_Fleet_Token=self.token)
         assert answer.status == 200, answer
         return str(answer.json["key"])
@@ -291,7 +291,7 @@ class Link(NamedTuple):
 
 @contextmanager
 def web_processes(home: Path) -> Iterator[Callable[..., WebProcess]]:
-    """Yield a function that starts ``fleetctl web``; none outlives this."""
+    """Yield a function that starts ``fleetctl web``; all processes end with the block."""
     every: list[WebProcess] = []
 
     def start(*words: str) -> WebProcess:

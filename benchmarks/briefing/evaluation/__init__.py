@@ -1,1 +1,1 @@
-"""Offline: which facts of a session stand in its briefing, and what else stands there."""
+"""An offline evaluation: which facts of a session its briefing contains, and what else."""

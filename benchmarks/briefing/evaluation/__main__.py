@@ -22,7 +22,7 @@ from .sources import OURS, baselines
 
 
 def main() -> int:
-    """Score and print; exit status 1 when a promise is broken."""
+    """Score and print; return exit status 1 when a promise is broken."""
     asked = _options()
     sessions = chosen(held_out=asked.held_out, only=asked.session)
     if not sessions:
@@ -31,7 +31,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    logging.disable(logging.WARNING)  # an engine tells of lost agents, which belong to sessions
+    logging.disable(logging.WARNING)  # an engine logs lost agents, which are part of sessions
     try:
         texts = trio.run(_briefings, sessions, asked.budget or list(BUDGETS))
     finally:

@@ -1,4 +1,4 @@
-"""The engine of this revision, asked by the names of methods."""
+"""The engine of this revision, called by the names of methods."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -38,7 +38,7 @@ class _Door:
 async def opened(
     root: Path, clock: Clock, new_id: Callable[[str], str], budget: int
 ) -> AsyncIterator[Door]:
-    """Open an engine that stores everything below a directory, on the thread of trio."""
+    """Open an engine that stores everything below a directory and runs on trio's thread."""
     places = PathSettings(
         database=str(root / "squawk.db"),
         checkpoints=str(root / "checkpoints"),

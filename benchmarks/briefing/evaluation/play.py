@@ -1,7 +1,7 @@
-"""Play a session's hooks through a real engine, and return the briefing that the last one gets.
+"""Play a session's hooks through a real engine, and return the briefing in the last reply.
 
-Only the clock and the ids are not real: they are the same in every run. The engine is behind a
-``Door``, because the engine of an older revision is opened and asked in another way.
+Only the clock and the ids are simulated: they are the same in every run. The engine is behind a
+``Door``, because the engine of an older revision is opened and called differently.
 """
 
 import json
@@ -23,7 +23,7 @@ _OWNER = {"name": "Kim", "email": "kim@example.org"}
 
 
 class Clock:
-    """Wall clock and uptime, both of which only the session moves."""
+    """A wall clock and an uptime that only the session advances."""
 
     def __init__(self) -> None:
         self.ms = BEGIN_MS
@@ -34,13 +34,13 @@ class Clock:
         return self.ms
 
     def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.ms += round(seconds * 1_000)
         self.awake_ms += round(seconds * 1_000)
 
 
 class Door(Protocol):
-    """An engine, asked by the names of methods."""
+    """An engine, called by the names of methods."""
 
     methods: frozenset[str]
 
@@ -53,7 +53,7 @@ Opens = Callable[[Path, Clock, Callable[[str], str], int], AbstractAsyncContextM
 
 
 async def briefing(session: Session, budget: int, opens: Opens) -> str:
-    """Return what the hook at a session's end answers, as the agent reads it."""
+    """Return the answer of the hook at a session's end, as the agent reads it."""
     with _directory("/tmp") as root, _directory("/dev/shm") as stored:
         clock = Clock()
         async with opens(stored, clock, _ids(), budget) as door:
@@ -62,7 +62,7 @@ async def briefing(session: Session, budget: int, opens: Opens) -> str:
 
 @contextmanager
 def _directory(above: str) -> Iterator[Path]:
-    """Make a directory whose name has the same length in each run, as briefings hold paths."""
+    """Create a directory whose name has the same length in each run: briefings contain paths."""
     wanted = above if os.access(above, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="u", dir=wanted) as name:
         yield Path(name).resolve()
@@ -126,7 +126,7 @@ class _Play:
         return _context(reply["stdout"])
 
     async def _note(self, note: Note) -> None:
-        """Let somebody note something; a revision without notes has no place for it."""
+        """Add a note; a revision without notes has no place for it."""
         if "note.add" not in self.door.methods:
             if found := [name for name in self.door.methods if name.startswith("note.")]:
                 raise LookupError(f"no note.add among {sorted(found)}: play.py must be changed")
@@ -174,7 +174,7 @@ class _Play:
             file.write_text(given, "utf-8")
 
     def _git(self, *words: str) -> None:
-        """Run Git at the session's time, as somebody whom no machine's settings change."""
+        """Run Git at the session's time, with a fixed author and without the machine's settings."""
         when = f"{self.clock.ms // 1_000} +0000"
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
@@ -190,7 +190,7 @@ class _Play:
 
 
 def _context(stdout: str) -> str:
-    """Return the text for the agent in a reply, whichever CLI it is for."""
+    """Return the text for the agent in a reply, for any CLI."""
     if not stdout:
         return ""
     said = json.loads(stdout)

@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("directory", type=Path, help=f"a worktree of {REVISION}")
     parser.add_argument("--only", action="append", default=[], help="the session of this name")
     chosen = parser.parse_args()
-    # Nothing has imported fleetd so far: the one in the directory is found first.
+    # fleetd is not imported yet, so the one in the directory is found first.
     sys.path.insert(0, str(chosen.directory.resolve()))
     trio.run(_record, chosen.only or names())
     return 0
@@ -59,7 +59,7 @@ async def _record(wanted: list[str]) -> None:
 
 
 class _Door:
-    """The engine of that revision, whose modules and methods have other names."""
+    """The engine of that revision, whose modules and methods have different names."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""Scores of many texts together, as a table and as the promises that it must keep."""
+"""The scores of many texts, as a table and as the promises that they must keep."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,13 +15,13 @@ from .session import BUDGETS, Cli, Kind
 from .sources import NOTHING, OURS, SOURCES
 
 ALL = "all"
-# What the briefing promises: the share of facts at these budgets, and nothing wrong.
+# The promises for a briefing: the share of facts at these budgets, and nothing wrong.
 PROMISED = {4_000: 0.85, 9_500: 0.95}
 EMPTY = ""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """How one source did in one session at one budget."""
+    """The score of one source in one session at one budget."""
 
     session: str
     cli: str
@@ -31,7 +31,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """How one source did in several sessions at one budget."""
+    """The score of one source in several sessions at one budget."""
 
     facts: float
     wrong: int
@@ -45,7 +45,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def cell(results: Iterable[Result]) -> Cell | None:
-    """Return the results together, None where there are none: facts count, not sessions."""
+    """Return the combined results, None where there are none: weight facts, not sessions."""
     scores = [each.score for each in results]
     if not scores:
         return None
@@ -59,7 +59,7 @@ def cell(results: Iterable[Result]) -> Cell | None:
 
 
 def rows(results: list[Result]) -> Iterator[tuple[str, int, dict[str, Cell | None]]]:
-    """Yield what each source did, by CLI and budget; all CLIs together come last."""
+    """Yield the results of each source, by CLI and budget; the total of all CLIs comes last."""
     present = {each.cli for each in results}
     for cli in (*(name for name in get_args(Cli) if name in present), ALL):
         for budget in BUDGETS:
@@ -84,7 +84,7 @@ def table(results: list[Result]) -> str:
 
 
 def kinds(results: list[Result]) -> str:
-    """Return which kinds of facts our briefing states, as Markdown."""
+    """Return the kinds of facts that our briefing states, as Markdown."""
     lines = [
         f"| kind | facts | {' | '.join(f'{budget:,}' for budget in BUDGETS)} |",
         f"|---|---:|{'---:|' * len(BUDGETS)}",
@@ -103,7 +103,7 @@ def kinds(results: list[Result]) -> str:
 
 
 def broken(results: list[Result]) -> list[str]:
-    """Return which promises our briefing breaks, one sentence each."""
+    """Return the promises that our briefing breaks, one sentence each."""
     found = []
     for cli, budget, cells in rows(results):
         ours = cells[OURS]
@@ -125,7 +125,7 @@ def broken(results: list[Result]) -> list[str]:
 
 
 def details(results: list[Result]) -> Iterator[str]:
-    """Yield what our briefings miss and what they have wrong, session by session."""
+    """Yield the missing facts and the errors of our briefings, session by session."""
     for each in results:
         score = each.score
         if each.source != OURS or not (score.missing or score.wrong):
@@ -136,7 +136,7 @@ def details(results: list[Result]) -> Iterator[str]:
 
 
 def text(results: list[Result]) -> str:
-    """Return both tables, each below what its numbers are."""
+    """Return both tables, each below an explanation of its numbers."""
     return "\n\n".join(
         (
             "Share of facts · stale or wrong · characters · share of characters that carry a fact:",

@@ -1,4 +1,4 @@
-"""Which facts a text states, what in it is stale or wrong, and how much of it carries a fact."""
+"""Scores a text: the facts that it states, its errors, and how much of it carries a fact."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _HEADING = re.compile(r"^#{2,3} (.+)$", re.MULTILINE)
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What one text is worth beside the facts of one session."""
+    """The score of one text, given the facts of one session."""
 
     present: tuple[Fact, ...]
     missing: tuple[Fact, ...]
@@ -28,7 +28,7 @@ class Score(msgspec.Struct, frozen=True):
 
 
 def score(text: str, facts: Facts) -> Score:
-    """Look for every fact, and for everything wrong."""
+    """Search for every fact, and for every error."""
     found = [(fact, list(_places(fact.accepts, text))) for fact in facts.facts]
     return Score(
         present=tuple(fact for fact, places in found if places),
@@ -40,7 +40,7 @@ def score(text: str, facts: Facts) -> Score:
 
 
 def sections(text: str) -> list[tuple[str, str]]:
-    """Return the headings of a text, each with what is below it; before the first is none."""
+    """Return the headings of a text, each with its section; the first part has no heading."""
     parts = _HEADING.split(text)
     return [("", parts[0]), *zip(parts[1::2], parts[2::2], strict=True)]
 
@@ -62,7 +62,7 @@ def _is_stated(wrong: Wrong, text: str) -> bool:
 
 
 def _places(accepts: Sequence[str | Spelling], text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a text has one of the spellings; of a pattern with a group ``fact``, that."""
+    """Yield the places of the spellings in a text; of a pattern, its group ``fact`` if any."""
     for spelling in accepts:
         pattern = _compiled(
             spelling.pattern if isinstance(spelling, Spelling) else _literal(spelling)

@@ -1,7 +1,7 @@
-"""A session to play, and the facts that its agent needs: the files, and how they are read.
+"""A session to play, and the facts that its agent needs: the files and their format.
 
-``sessions/NAME.json`` has what happened, in the payloads of the CLI's own hooks.
-``facts/NAME.json`` has what an agent must know to go on right, and what would be stale or wrong.
+``sessions/NAME.json`` contains the events, in the payloads of the CLI's own hooks.
+``facts/NAME.json`` contains what an agent must know to continue correctly, and what would be wrong.
 The facts are written from the transcript, never from a briefing.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 
 HERE = Path(__file__).parent
 SESSIONS, FACTS = HERE / "sessions", HERE / "facts"
-# The directory in all files; a run puts its own in the place of it.
+# The home directory in all files; a run replaces it with its own.
 HOME = "/home/user"
 BUDGETS = (1_000, 2_000, 4_000, 9_500)
 MAIN = "main"
@@ -33,9 +33,9 @@ Kind = Literal[
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One session of an agent CLI: ``fields`` are those that all its payloads have.
+    """One session of an agent CLI: ``fields`` are common to all its payloads.
 
-    ``agent`` is what fleetd calls the agent of such a session.
+    ``agent`` is fleetd's name for the agent of such a session.
     """
 
     cli: Cli
@@ -46,7 +46,7 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that an agent, or a person, noted for later; ``withdrawn`` says why no more."""
+    """A note by an agent or a person; ``withdrawn`` is the reason why it no longer applies."""
 
     kind: Literal["decision", "ruled-out", "constraint", "finding"]
     text: str
@@ -57,19 +57,19 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One change of a file: the first place of a text becomes another text."""
+    """One change of a file: replaces the first occurrence of a text."""
 
     old: str
     new: str
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One thing that happens, some seconds after the one before; exactly one field says what.
+    """One event, some seconds after the previous one; exactly one field has its content.
 
     ``hook`` is the payload of a hook of ``window``, without the window's ``fields``. ``log`` are
-    lines that the CLI writes into its transcript. ``said`` are words of the agent, and ``shown`` is
-    output of a tool, that no hook carries. ``call`` is a request of somebody else to fleetd, with
-    ``params``. ``disk`` are files as they are then, or what changes in them (None: deleted), and
+    lines that the CLI writes into its transcript. ``said`` is text of the agent, and ``shown`` is
+    output of a tool, that no hook carries. ``call`` is a request of another client to fleetd, with
+    ``params``. ``disk`` are the contents of files, or changes in them (None: deleted), and
     ``git`` is a command of Git.
     """
 
@@ -99,7 +99,7 @@ class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     windows: dict[str, Window]
     steps: list[Step]
     summary: str | None = None
-    """The CLI's own summary, where a recording has it whole."""
+    """The CLI's own summary, where a recording contains it completely."""
 
 
 class Spelling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,9 +109,9 @@ class Spelling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an agent must know: ``accepts`` are literal texts and patterns, of which one is enough.
+    """What an agent must know: ``accepts`` are literal texts and patterns; one match is enough.
 
-    Spaces in a literal text stand for any white space.
+    Spaces in a literal text match any white space.
     """
 
     kind: Kind
@@ -120,7 +120,7 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Wrong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is stale or wrong; ``under`` is a pattern of the headings under which it is."""
+    """A stale or wrong statement; ``under`` is a pattern for the headings that may contain it."""
 
     what: str
     accepts: list[str | Spelling]
@@ -144,17 +144,17 @@ def names() -> list[str]:
 
 
 def session(name: str) -> Session:
-    """Return the session of a name."""
+    """Return the session with a name."""
     return _session((SESSIONS / f"{name}.json").read_bytes())
 
 
 def facts(name: str) -> Facts:
-    """Return the facts of the session of a name."""
+    """Return the facts of the session with a name."""
     return _facts((FACTS / f"{name}.json").read_bytes())
 
 
 def chosen(*, held_out: bool, only: Iterable[str] = ()) -> dict[str, Session]:
-    """Return the sessions that are held out, or those that are not; ``only`` those of a name."""
+    """Return the sessions that are held out, or the others; ``only`` selects by name."""
     wanted = tuple(only)
     found = {name: session(name) for name in names() if not wanted or name in wanted}
     return {name: each for name, each in found.items() if each.held_out == held_out}

@@ -1,4 +1,4 @@
-"""What an agent could be given after a compaction: our briefing, and what it is compared with."""
+"""The texts that an agent could get after a compaction: our briefing, and its alternatives."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ Told = Callable[[int], str | None]
 
 
 def baselines(name: str, session: Session) -> dict[str, Told]:
-    """Return what a session's agent could be given in the place of our briefing."""
+    """Return the alternatives to our briefing for a session's agent."""
     return {
         NOTHING: lambda _: "",
         SUMMARY: partial(_summary, session),

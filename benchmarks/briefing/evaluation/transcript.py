@@ -1,4 +1,4 @@
-"""A session as its agent's window shows it: what was said, what was called, and what came back."""
+"""A session as its agent's window shows it: texts, calls, and their results."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,23 +15,23 @@ _ANSWERS = {
 }
 _CALLS = frozenset(("PostToolUse", "PostToolUseFailure", "AfterTool"))
 _OPENCODES = frozenset(("tool.execute.after", "tool.failed"))
-# What a tool is called with, and what comes back, is the first of these, else everything.
+# The input and the output of a tool is the first of these fields, else everything.
 _GIVEN = ("command", "plan", "todos", "prompt")
 _CAME_BACK = ("stdout", "llmContent", "output", "content", "preview", "diff")
 
 
 def transcript(session: Session) -> str:
-    """Return the whole of it as plain text, without the compaction at its end."""
+    """Return the whole session as plain text, without the compaction at its end."""
     return "\n\n".join(_parts(session)) + "\n"
 
 
 def dump(session: Session, budget: int) -> str:
-    """Return the last characters of it: what costs nothing to give an agent."""
+    """Return the last characters of it: the cheapest text for an agent."""
     return transcript(session)[-budget:]
 
 
 def _parts(session: Session) -> Iterator[str]:
-    # Gemini CLI announces a compaction before every request: the last one took place.
+    # Gemini CLI announces a compaction before every request: only the last one took place.
     ends = [n for n, step in enumerate(session.steps) if _compacts(step)]
     for step in session.steps[: ends[-1]]:
         if step.window != MAIN:
@@ -41,7 +41,7 @@ def _parts(session: Session) -> Iterator[str]:
         elif step.shown is not None:
             yield step.shown
         elif step.hook is not None:
-            # What a subagent does is in a window of its own.
+            # A subagent works in a window of its own.
             own = not step.hook.keys() & _OF_A_SUBAGENT
             if own and (part := _part(_event(step.hook), step.hook)):
                 yield part
@@ -75,7 +75,7 @@ def _called(hook: dict[str, Any], name: str, given: str, result: str) -> str:
 
 
 def _text(value: Any, names: tuple[str, ...]) -> str:
-    """Return what a value says, without the fields that only programs read."""
+    """Return the text of a value, without the fields that only programs read."""
     if isinstance(value, dict):
         for name in (*names, "file", "text", "step", "description", "subject"):
             if value.get(name):

@@ -1,1 +1,1 @@
-"""A live trial: agent CLIs go on after a compaction, with and without a briefing."""
+"""A live trial: agent CLIs continue after a compaction, with and without a briefing."""

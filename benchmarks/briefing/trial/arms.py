@@ -14,14 +14,14 @@ _SETTINGS_S = 60
 
 
 def switch_on(cli: str, env: Mapping[str, str]) -> None:
-    """Connect a CLI to fleetd, as a person does; raises Failed."""
+    """Connect a CLI to fleetd, as a user does; raises Failed."""
     _fleetctl(env, "hooks", "install", cli, "--yes")
 
 
 def switch_off(fleet: Fleet) -> None:
-    """See that the session gets no briefing; called between two prompts, before the compaction.
+    """Switch the session's briefing off; called between two prompts, before the compaction.
 
-    The hooks stay, and fleetd records the session to its end. Raises FleetError.
+    The hooks stay, and fleetd records the session until its end. Raises FleetError.
     """
     for mission in fleet.call("mission.list")["missions"]:
         fleet.call("mission.update", mission_id=mission["id"], briefing="off")

@@ -1,6 +1,6 @@
 """The agent CLIs of a trial: prompts to one session, then a compaction, then the rest.
 
-To force the compaction, a CLI needs a command for it outside of a terminal. Claude Code and Codex
+To force the compaction, a CLI needs a command for it without a terminal. Claude Code and Codex
 have one. Gemini CLI has none: without a terminal, its ``/compress`` runs beside the next prompt.
 """
 
@@ -18,11 +18,11 @@ _AFTER = "after"
 
 
 class Failed(Exception):
-    """A run says nothing about briefings: something else went wrong."""
+    """A run has no result for briefings: something else went wrong."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one run happens: everything of it is below ``root``."""
+    """The place of one run: all its files are below ``root``."""
 
     root: Path
     logs: Path
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def commands(self) -> Path:
-        """A directory of commands, where a shell looks first."""
+        """A directory of commands, which comes first in the PATH of a shell."""
         return self.root / "bin"
 
     def keep(self, name: str, text: str) -> None:
@@ -54,9 +54,9 @@ class Cli(ABC):
     """One session of an agent CLI; ``url`` is that of a scripted model."""
 
     name: ClassVar[str]
-    # Of these variables one must be set.
+    # One of these variables must be set.
     keys: ClassVar[tuple[str, ...]]
-    # Variables that begin so go to the CLI.
+    # Variables with these prefixes are passed to the CLI.
     variables: ClassVar[tuple[str, ...]]
 
     def __init__(self, place: Place, model: str | None, url: str | None) -> None:
@@ -139,7 +139,7 @@ class Claude(Cli):
     def _judge(self, said: Said) -> None:
         results = [line for line in _lines(said) if line.get("type") == "result"]
         for line in results:
-            # The costs of the whole session so far, also of earlier processes.
+            # The costs of the whole session so far, including earlier processes.
             self.cost_usd = line.get("total_cost_usd", self.cost_usd)
         for line in results:
             if line.get("is_error"):
@@ -155,7 +155,7 @@ class Codex(Cli):
     name = "codex"
     keys = ("OPENAI_API_KEY",)
     variables = ("OPENAI_",)
-    # A model that calls its tools one by one.
+    # A model that calls its tools one at a time.
     _scripted_model = "gpt-5.5"
 
     def __init__(self, place: Place, model: str | None, url: str | None) -> None:
@@ -213,7 +213,7 @@ class Codex(Cli):
 
 
 class _AppServer:
-    """What to type into Codex's app server, and what it answered."""
+    """The input for Codex's app server, and its answers."""
 
     def __init__(self, thread: str, texts: Sequence[str]) -> None:
         self._thread = thread
@@ -222,14 +222,14 @@ class _AppServer:
         self.problem: object = None
 
     def first(self, project: Path) -> list[str]:
-        """Return the lines that begin."""
+        """Return the first lines of the input."""
         client = {"name": "trial", "version": "1"}
         begin = _rpc("initialize", clientInfo=client, capabilities={"experimentalApi": True})
         begun = json.dumps({"method": "initialized"})
         return [begin, begun, _rpc("hooks/list", cwds=[str(project)])]
 
     def hears(self, line: str) -> Sequence[str] | None:
-        """Return what follows a line, None when all is done."""
+        """Return the input that follows a line of output, None when all is done."""
         told = _json(line)
         if "error" in told:
             self.problem = told["error"]
@@ -274,7 +274,7 @@ def _rpc(method: str, **params: Any) -> str:
 
 
 def _trust(listed: dict[str, Any]) -> dict[str, Any]:
-    """Return the change of the settings that ``/hooks`` makes of trusting all hooks."""
+    """Return the change of the settings by which ``/hooks`` trusts all hooks."""
     hooks = [hook for each in listed["data"] for hook in each["hooks"]]
     trusted = {hook["key"]: {"trusted_hash": hook["currentHash"]} for hook in hooks}
     return {"keyPath": "hooks.state", "mergeStrategy": "upsert", "value": trusted}
@@ -285,7 +285,7 @@ def _lines(said: Said) -> Iterator[dict[str, Any]]:
 
 
 def _json(line: str) -> dict[str, Any]:
-    """Return a line of a CLI; words that are no JSON say nothing here."""
+    """Return a line of a CLI as JSON; other text is ignored."""
     try:
         found = json.loads(line)
     except ValueError:

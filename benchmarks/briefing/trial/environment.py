@@ -1,4 +1,4 @@
-"""What a run gets of its user's environment, and where the CLI is."""
+"""The part of the user's environment that a run gets, and the location of the CLI."""
 
 import os
 import shlex
@@ -10,17 +10,17 @@ from pathlib import Path
 
 from .clis import Cli
 
-# What any program needs, by the beginnings of names.
+# The variables that any program needs, by prefix.
 _KEPT = ("PATH", "LANG", "LC_", "TERM", "TZ", "USER", "LOGNAME", "SHELL", "SSL_CERT_")
 _NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS")
 _VERSION_S = 60
-# Nobody listens there.
+# No server listens there.
 _NOWHERE = "http://127.0.0.1:9"
 _LOOPBACK = "127.0.0.1,localhost"
 
 
 def missing_key(cli: type[Cli]) -> str | None:
-    """Say which key is missing, None when there is one."""
+    """Return which key is missing, None when there is one."""
     if any(os.environ.get(name) for name in cli.keys):
         return None
     first, *others = cli.keys
@@ -28,12 +28,12 @@ def missing_key(cli: type[Cli]) -> str | None:
 
 
 def plain() -> dict[str, str]:
-    """Return what any program of a run gets: no key, and no way to the network."""
+    """Return the environment of any program of a run: no key, and no access to the network."""
     return {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
 
 
 def with_key(cli: type[Cli]) -> tuple[dict[str, str], list[str]]:
-    """Return what is for the CLI alone, and the values of it that no log may have."""
+    """Return the variables for the CLI alone, and their secret values, which no log may contain."""
     theirs = {
         name: value
         for name, value in os.environ.items()
@@ -43,7 +43,7 @@ def with_key(cli: type[Cli]) -> tuple[dict[str, str], list[str]]:
 
 
 def no_network() -> dict[str, str]:
-    """Return what keeps a CLI to the scripted model."""
+    """Return the variables that restrict a CLI to the scripted model."""
     names = {"HTTP_PROXY": _NOWHERE, "HTTPS_PROXY": _NOWHERE, "ALL_PROXY": _NOWHERE}
     names["NO_PROXY"] = _LOOPBACK
     return names | {name.lower(): value for name, value in names.items()}
@@ -56,7 +56,7 @@ def find(cli: type[Cli], given: Path | None) -> Path | None:
 
 
 def version(program: Path) -> str:
-    """Return what a program says to ``--version``, in a home where nothing is; raises OSError."""
+    """Return a program's output for ``--version``, in an empty home; raises OSError."""
     with tempfile.TemporaryDirectory() as home:
         try:
             done = subprocess.run(
@@ -77,7 +77,7 @@ def version(program: Path) -> str:
 
 
 def link(cli: type[Cli], program: Path, commands: Path) -> None:
-    """Put the CLI, and the Python of the tests, where a shell of the run looks first."""
+    """Put the CLI, and the Python of the tests, first in the PATH of the run's shell."""
     commands.mkdir()
     for name, target in ((cli.name, program), ("python3", Path(sys.executable))):
         command = commands / name

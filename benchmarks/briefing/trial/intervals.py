@@ -1,4 +1,4 @@
-"""Confidence intervals of shares, by closed formulas that hold for few runs too.
+"""Confidence intervals of shares, by closed formulas that are valid for few runs too.
 
 A share has Wilson's score interval. A difference of two shares has Newcombe's hybrid score
 interval, which combines the two (Statistics in Medicine 17, 1998, method 10).
@@ -14,7 +14,7 @@ _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
 
 
 class Share(msgspec.Struct, frozen=True):
-    """How many of some runs passed."""
+    """The number of passed runs among all."""
 
     passed: int
     runs: int
@@ -25,26 +25,26 @@ class Share(msgspec.Struct, frozen=True):
         return self.passed / self.runs if self.runs else None
 
     def __add__(self, other: "Share") -> "Share":
-        """Return the share of both together."""
+        """Return the combined share."""
         return Share(self.passed + other.passed, self.runs + other.runs)
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """The values that the runs are compatible with."""
+    """The values that are compatible with the runs."""
 
     low: float
     high: float
 
 
 def wilson(share: Share) -> Interval:
-    """Return the score interval of a share; without a run it may be anything."""
+    """Return the score interval of a share; without a run it is the whole range."""
     if not share.runs:
         return Interval(0.0, 1.0)
     p, n = share.passed / share.runs, share.runs
     middle = p + _Z**2 / (2 * n)
     half = _Z * sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
     whole = 1 + _Z**2 / n
-    # With none or all passed, an end is the share itself but for rounding.
+    # With none or all passed, one end is the share itself, except for rounding.
     return Interval(
         max(0.0, (middle - half) / whole) if share.passed else 0.0,
         min(1.0, (middle + half) / whole) if share.passed < n else 1.0,
@@ -52,7 +52,7 @@ def wilson(share: Share) -> Interval:
 
 
 def newcombe(share: Share, other: Share) -> Interval:
-    """Return the hybrid score interval of a share less another one."""
+    """Return the hybrid score interval of the difference of two shares."""
     if share.value is None or other.value is None:
         return Interval(-1.0, 1.0)
     here, there = wilson(share), wilson(other)

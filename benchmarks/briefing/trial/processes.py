@@ -1,4 +1,4 @@
-"""Programs that leave nothing behind: all their processes end with them, in time or by a limit."""
+"""Programs that leave no processes behind: all end with the program, or at a limit."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ import msgspec
 
 LEAVING_S = 5.0
 _HIDDEN = "[key]"
-# Every process of a program has this in its environment, wherever it went.
+# Every process of a program has this in its environment, even outside its group.
 _MARK = "FLEETD_TRIAL_PROGRAM"
-# And this every process of a trial.
+# Every process of a trial also has this.
 TRIAL = {"FLEETD_TRIAL": token_hex(8)}
-# On Linux only; elsewhere the group of a program is all that one can end.
+# On Linux only; elsewhere only the group of a program can be ended.
 _PROCESSES_ARE_LISTED = Path("/proc/self/environ").exists()
 
 
@@ -28,7 +28,7 @@ class TimedOut(Exception):
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is started; ``secrets`` never get into a log."""
+    """The parameters of a program; ``secrets`` never get into a log."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -40,7 +40,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a program left behind."""
+    """The results of a program."""
 
     status: int
     lines: list[str]
@@ -56,9 +56,9 @@ def run(program: Program) -> Said:
 
 
 def talk(program: Program, first: Sequence[str], hears: Hears) -> Said:
-    """Run a program, type the first lines, and what follows each line of its output.
+    """Run a program, type the first lines, and then the answer to each line of its output.
 
-    None ends its input. Raises TimedOut.
+    An answer of None ends its input. Raises TimedOut.
     """
     with _started(program) as (process, log):
         assert process.stdin is not None
@@ -120,7 +120,7 @@ def _started(program: Program) -> Iterator[tuple[subprocess.Popen[str], IO[str]]
             watchdog.cancel()
             _kill(process, mark)
             with suppress(BrokenPipeError), process:
-                pass  # closes its pipes, waits for it
+                pass  # closes its pipes and waits for it
             errors.write_text(clean(errors.read_text("utf-8", "replace"), program.secrets), "utf-8")
 
 
@@ -129,21 +129,21 @@ def _errors(program: Program) -> Path:
 
 
 def clean(text: str, secrets: Sequence[str]) -> str:
-    """Return a text without the secrets in it."""
+    """Return a text with its secrets replaced."""
     for secret in secrets:
         text = text.replace(secret, _HIDDEN)
     return text
 
 
 def _wait_for(mark: str) -> None:
-    """Wait a moment for hooks that still run in the background."""
+    """Wait briefly for hooks that still run in the background."""
     deadline = time.monotonic() + LEAVING_S
     while _marked(_MARK, mark) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
 def _kill(process: subprocess.Popen[str], mark: str) -> None:
-    """End a program, also those of its processes that left the group."""
+    """End a program, including its processes that left the group."""
     if process.returncode is None or not _PROCESSES_ARE_LISTED:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ def _kill(process: subprocess.Popen[str], mark: str) -> None:
 
 
 def end_all() -> None:
-    """End every process of this trial that is still there."""
+    """End every remaining process of this trial."""
     for name, mark in TRIAL.items():
         _end(name, mark)
 

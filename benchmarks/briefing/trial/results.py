@@ -1,4 +1,4 @@
-"""What the runs of a trial say together, as a table or as one document."""
+"""The combined results of a trial's runs, as a table or as one document."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _HEAD = ("task", "on", "off", "difference", "void", "seconds", "cost")
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs, and on what they were made."""
+    """All runs, and their conditions."""
 
     cli: str
     version: str
@@ -76,7 +76,7 @@ def document(trial: Trial) -> dict[str, Any]:
 
 
 def text(trial: Trial) -> str:
-    """Return the table, and what its reader should know."""
+    """Return the table, and remarks for its reader."""
     found = rows(trial.outcomes)
     lines = [_HEAD, *(_cells(row, trial.outcomes) for row in found)]
     return "\n".join([aligned(lines, {4, 5, 6}), "", *remarks(trial, found)])
@@ -111,7 +111,7 @@ def _points(row: Row) -> str:
 
 
 def remarks(trial: Trial, found: Sequence[Row]) -> list[str]:
-    """Return how to read the table."""
+    """Return remarks on how to read the table."""
     model = "a scripted model" if trial.scripted else trial.model or "its default model"
     on = f"{trial.date}, {trial.cli}, {trial.version}, {model}, fleetd {trial.revision}"
     said = [

@@ -23,7 +23,7 @@ Verdict = Literal["passed", "failed", "void"]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one run ended. Of a void run nothing can be said, and ``reason`` says why."""
+    """The result of one run. A void run has no verdict, and ``reason`` says why."""
 
     task: str
     arm: Arm
@@ -37,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What all runs of a trial have in common."""
+    """The common settings of all runs of a trial."""
 
     cli: type[Cli]
     program: Path
@@ -48,7 +48,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, kw_only=True):
-    """What a run found out, also one that ends early."""
+    """The findings of a run, including one that ends early."""
 
     verdict: Verdict = "void"
     reason: str | None = None
@@ -57,7 +57,7 @@ class Judged(msgspec.Struct, kw_only=True):
 
 
 def one_run(setting: Setting, task: Task, arm: Arm, number: int) -> Outcome:
-    """Let an agent do a task with a compaction in the middle, and test what it made."""
+    """Let an agent do a task with a compaction in the middle, and test its result."""
     begun = time.monotonic()
     logs = setting.logs / f"{task.name}-{arm}-{number:02}"
     logs.mkdir(parents=True)
@@ -115,7 +115,7 @@ def _place(setting: Setting, task: Task, logs: Path) -> Iterator[tuple[Place, Fl
 
 
 def _fleets(fleet: Fleet) -> dict[str, str]:
-    """Return where the fleet of a run is, and its home in place of the user's own."""
+    """Return the variables of a run's fleet, and its home in place of the user's."""
     names = ("FLEET_", "FLIGHTLINE_", "HOME")
     return {name: value for name, value in fleet.env.items() if name.startswith(names)}
 
@@ -123,7 +123,7 @@ def _fleets(fleet: Fleet) -> dict[str, str]:
 def _work(
     setting: Setting, task: Task, arm: Arm, place: Place, fleet: Fleet, judged: Judged
 ) -> None:
-    """Play the task, and fill in what is found out; raises Failed, TimedOut."""
+    """Play the task, and fill in the findings; raises Failed, TimedOut."""
     with ExitStack() as stack:
         url = None
         if setting.scripted:
@@ -150,7 +150,7 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
     try:
         cli.compact([text.strip() for text in task.after])
     except TimedOut:
-        # An agent that goes round in circles after a compaction is what a trial is about.
+        # Agents that loop after a compaction are part of what a trial measures.
         if not (late := cli.compacted):
             raise
     if not cli.compacted:
@@ -168,7 +168,7 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
 
 
 def _keep_context(fleet: Fleet, place: Place) -> None:
-    """Keep what a briefing would say now, in both arms."""
+    """Keep the text that a briefing would have now, in both arms."""
     try:
         known = fleet.call("recovery.context", cwd=str(place.project))
     except FleetError as error:
@@ -177,6 +177,6 @@ def _keep_context(fleet: Fleet, place: Place) -> None:
 
 
 def _keep_work(place: Place) -> None:
-    """Keep what the agent changed, and what the daemon said."""
+    """Keep the agent's changes and the daemon's log."""
     place.keep("project.diff", tasks.changes(place.project))
     place.keep("fleetd.log", (place.home / "fleetd.log").read_text("utf-8", "replace"))

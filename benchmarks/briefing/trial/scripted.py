@@ -1,7 +1,7 @@
-"""A model with a script in place of a real one, which shows that a trial works.
+"""A model with a script instead of a real one, which shows that a trial works.
 
 Before the compaction it does what the task says. After it, the model solves the task only when the
-request has all that an agent must know, and otherwise it does what an agent does that forgot.
+request contains all that an agent must know; otherwise it acts like an agent that forgot.
 """
 
 import shlex
@@ -16,7 +16,7 @@ from tests.agents.server import Dialect, serving
 
 from .tasks import Task
 
-# How each CLI calls the tool that runs a command.
+# Each CLI's name for the tool that runs a command.
 _SHELLS: dict[str, tuple[Dialect, Callable[[str], Call]]] = {
     "claude": (anthropic, lambda command: Call("Bash", {"command": command, "description": "Run"})),
     "codex": (responses, lambda command: Call("exec_command", {"cmd": command})),
@@ -27,7 +27,7 @@ _SHELLS: dict[str, tuple[Dialect, Callable[[str], Call]]] = {
 def serving_model(cli: str, task: Task, logs: Path) -> Iterator[str]:
     """Serve a model on loopback that plays a task; yields its URL.
 
-    What it was asked goes to a log.
+    A log records the requests.
     """
     dialect, shell = _SHELLS[cli]
     script = _script(task, shell)

@@ -1,4 +1,4 @@
-"""The tasks: what an agent starts from, what its user says, and the tests that decide.
+"""The tasks: the start of the agent, the prompts of its user, and the tests that decide.
 
 A task is a directory below ``benchmarks/briefing/tasks``:
 
@@ -28,7 +28,7 @@ _FIRST = ["-c", "user.name=Kim", "-c", "user.email=kim@example.org", "commit", "
 
 
 class Scripted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the scripted model does for one prompt before the compaction."""
+    """The scripted model's action for one prompt before the compaction."""
 
     run: str
     say: str
@@ -52,7 +52,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return TASKS / self.name
 
     def is_known(self, text: str) -> bool:
-        """Return whether a text has all that an agent must know."""
+        """Return whether a text contains all that an agent must know."""
         return all(re.search(pattern, text, re.DOTALL) for pattern in self.known)
 
 
@@ -68,7 +68,7 @@ def task(name: str) -> Task:
 
 
 def lay_out(wanted: Task, project: Path) -> None:
-    """Make the project of a task, with one commit."""
+    """Create the project of a task, with one commit."""
     overlay(wanted, "files", project)
     _git(project, "init", "-q", "-b", "main")
     (project / ".git/info/exclude").write_text("\n".join([*wanted.unversioned, "__pycache__", ""]))
@@ -98,7 +98,7 @@ def changes(project: Path) -> str:
 def check(wanted: Task, project: Path) -> tuple[bool, str]:
     """Run the tests of a task on a copy of the project; return whether they pass, and their output.
 
-    They get no key: what they run was written by the agent.
+    They get no key, because they run code that the agent wrote.
     """
     with tempfile.TemporaryDirectory(prefix="fleetd-check-") as name:
         copy = Path(name) / "project"
@@ -108,7 +108,7 @@ def check(wanted: Task, project: Path) -> tuple[bool, str]:
             overlay(wanted, "check", copy / "check")
             passed, said = _run(command, copy, environment.plain() | {"HOME": name})
         except OSError as error:
-            # What an agent makes may be of any kind.
+            # An agent may create files of any kind.
             passed, said = False, f"The project cannot be tested: {error}\n"
     return passed, said
 
@@ -133,7 +133,7 @@ def _run(command: list[str], directory: Path, env: dict[str, str]) -> tuple[bool
 
 
 def _git(project: Path, *words: str) -> str:
-    # No machine's settings change it.
+    # The machine's settings must not change it.
     own = dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull)
     done = subprocess.run(
         ["git", "-C", str(project), *words],

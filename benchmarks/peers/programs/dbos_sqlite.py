@@ -1,4 +1,4 @@
-"""DBOS on its SQLite system database: workflows in this process, each of their steps durable."""
+"""DBOS on its SQLite system database: workflows in this process, with durable steps."""
 
 import importlib.metadata
 import sqlite3
@@ -14,19 +14,19 @@ from .serving import serve, synchronous, timed
 RECEIVE_S = 10
 LATEST = "latest"
 connections: list[Any] = []
-# A workflow's arguments are stored, so they name a barrier and do not hold it.
+# A workflow's arguments are stored, so they contain the number of a barrier.
 barriers: list[threading.Barrier] = []
 published: list[str] = []
 
 
 @event.listens_for(Engine, "connect")  # type: ignore[untyped-decorator,unused-ignore]
 def _remember(connection: Any, _record: Any) -> None:
-    """Keep hold of a connection of DBOS's own, to ask it for its settings later."""
+    """Keep one of DBOS's own connections, to query its settings later."""
     connections[:] = [connection]
 
 
 def begin(directory: str) -> dict[str, Any]:
-    """Launch it on a file and say what is in force."""
+    """Launch it on a file and return the settings in force."""
     url = f"sqlite:///{directory}/dbos.sqlite"
     settings = {"log_level": "ERROR", "run_admin_server": False}
     DBOS(config={"name": "bench", "system_database_url": url, **settings})
@@ -51,7 +51,7 @@ def _events(runs: int, data: Any) -> list[float]:
 
 
 def _checkpoints(runs: int, state: Any) -> list[float]:
-    """Set a workflow's events to states, each under a name of its own."""
+    """Set a workflow's events to states, each under a separate name."""
     return timed(lambda number: DBOS.set_event(f"checkpoint-{number}", state), runs)
 
 
@@ -61,7 +61,7 @@ def _publish(state: Any) -> str:
 
 
 def _mail(runs: int, letter: Any) -> list[float]:
-    """Send letters to this workflow and receive them; that a letter was received is recorded."""
+    """Send messages to this workflow and receive them; DBOS records each receipt."""
 
     def pass_on(_: int) -> None:
         DBOS.send(DBOS.workflow_id, letter, "inbox")
@@ -81,7 +81,7 @@ def _writer(runs: int, each: int, data: Any, number: int) -> None:
 
 
 def together(runs: int, writers: int, each: int, data: Any) -> list[float]:
-    """Let workflows on threads run steps at once; what starts and ends them is not timed."""
+    """Let workflows on threads run steps at once; their start and end are not timed."""
     barriers.append(barrier := threading.Barrier(writers + 1))
     asked = (runs, each, data, len(barriers) - 1)
     threads = [threading.Thread(target=writer, args=asked) for _ in range(writers)]

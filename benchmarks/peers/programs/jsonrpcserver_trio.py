@@ -1,6 +1,6 @@
-"""jsonrpcserver as it comes, behind a Unix socket of trio's: a line in, a line out.
+"""jsonrpcserver without changes, behind a Unix socket of trio's: a line in, a line out.
 
-Its ``async_dispatch`` gathers with asyncio and cannot run here, so this is its ``dispatch``.
+Its ``async_dispatch`` needs asyncio and cannot run here, so this uses its ``dispatch``.
 """
 
 import importlib.metadata
@@ -24,7 +24,7 @@ RECEIVE_BYTES = 65_536
 
 
 def main() -> None:
-    """Serve the one method that is asked for, with the one reply, until stdin ends."""
+    """Serve one requested method with one reply, until stdin ends."""
     asked = json.loads(sys.stdin.readline())
     path = Path(asked["directory"]) / "j.sock"
     trio.run(_serve, path, asked["method"], asked["reply"])

@@ -15,7 +15,7 @@ THREAD = {"configurable": {"thread_id": "mission", "checkpoint_ns": ""}}
 
 
 class Saver:
-    """A saver on a file, and what is asked of it."""
+    """A saver on a file, and the measured operations."""
 
     def __init__(self) -> None:
         self._saver: Any = None
@@ -24,7 +24,7 @@ class Saver:
         self._last = THREAD
 
     def open(self, directory: str) -> dict[str, Any]:
-        """Open it and say what is in force."""
+        """Open it and return the settings in force."""
         self._saver = self._kept.enter_context(
             SqliteSaver.from_conn_string(f"{directory}/checkpoints.sqlite")
         )
@@ -43,7 +43,7 @@ class Saver:
         return timed(lambda _: self._put(THREAD, state), runs)
 
     def fill(self, state: Any, missions: int, each: int) -> None:
-        """Put many, without waiting for the disk: nothing of this is measured."""
+        """Put many checkpoints without syncs: this is not measured."""
         self._saver.conn.execute("PRAGMA synchronous=OFF")
         for number in range(missions):
             for _ in range(each):
@@ -51,7 +51,7 @@ class Saver:
         self._saver.conn.execute("PRAGMA synchronous=FULL")
 
     def listed(self, runs: int, limit: int) -> list[float]:
-        """List the newest of all threads."""
+        """List the newest checkpoints of all threads."""
 
         def look(_: int) -> None:
             if len(list(self._saver.list(None, limit=limit))) != limit:
@@ -60,7 +60,7 @@ class Saver:
         return timed(look, runs)
 
     def latest(self, runs: int, state: Any) -> list[float]:
-        """Get the newest of the thread that ``checkpoint`` puts into."""
+        """Get the newest checkpoint of the thread of ``checkpoint``."""
         if self._saver.get_tuple(THREAD).checkpoint["channel_values"] != {"state": state}:
             raise RuntimeError("this is not the state that was put last")
         return timed(lambda _: self._saver.get_tuple(THREAD), runs)
