@@ -150,7 +150,7 @@ class RpcProtocol:
     def _reply(self, incoming: PlainRecord) -> Reply | None:
         number, refused = incoming.get("id"), incoming.get("error")
         if number is None and refused is not None and self._lengths:
-            # The daemon did not read a line to its end because it exceeded a limit.
+            # The reply is to a line that the daemon did not read to its end: it exceeded a limit.
             number = max(self._lengths, key=lambda each: self._lengths[each])
         if not isinstance(number, int) or self._lengths.pop(number, None) is None:
             return None

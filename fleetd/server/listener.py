@@ -29,7 +29,7 @@ class ListeningSockets:
         self._inode = _inode(own) if own else None
 
     def in_place(self) -> bool:
-        """Return whether the socket is still at its path; its creator checks an inherited one."""
+        """Return whether the socket is still at its path; True for an inherited one."""
         return self._own is None or _inode(self._own) == self._inode
 
     def close(self) -> None:

@@ -303,7 +303,7 @@ def purge_departed(tx: Tx, ctx: Context) -> int:
 
 
 def purged_until(tx: Tx, ctx: Context) -> int | None:
-    """Return the position up to which this machine's records may be gone since it was away.
+    """Return the log position up to which this machine's records may be gone, as it was away.
 
     None when nothing is gone. That is not the beginning of the log, because records from before
     there was a log have positions before it.

@@ -17,7 +17,7 @@ def _process(ctx: Context) -> Row:
 
 
 def agents_of_process(tx: Tx, ctx: Context) -> list[Row]:
-    """Return the living agents of the process in the facts, the latest active session first.
+    """Return the living agents of the process in the facts, most recently active session first.
 
     On another machine the same pid is another process. Subagents work inside their session and are
     left out. An agent without a session comes last.

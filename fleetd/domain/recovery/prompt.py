@@ -281,7 +281,10 @@ def _said(reader: Reader) -> Said:
 
 
 def _answers(reader: Reader, prompt: Row) -> list[str]:
-    """Return the last answer before a prompt, which may refer to it, and the newest one since."""
+    """Return the reader's last answer before a prompt, and the newest since.
+
+    The prompt may refer to the one before.
+    """
     rows = newest(reader.tx, reader.mission_id, "agent_answered", reader.agent_id, ANSWERS)
     since = next((row for row in rows if row["seq"] > prompt["seq"]), None)
     before = next((row for row in rows if row["seq"] < prompt["seq"]), None)

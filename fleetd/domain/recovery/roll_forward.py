@@ -62,8 +62,8 @@ def finish_import(tx: Tx, ctx: Context, reached: int = 0) -> list[str]:
 def _log_end_in(tx: Tx, kind: RecordKind) -> int:
     """Return how far the log reached as records of a kind know it; below any if none knows.
 
-    An old checkpoint may have no position in the log, and then has 0. A snapshot has 0 if it was
-    taken before the first event.
+    An old checkpoint may have no position in the log, and then has 0 or less. A snapshot has 0 if
+    it was taken before the first event.
     """
     top: int | None = tx.value(f"SELECT max(seq) AS seq FROM {kind.table}")
     return -1 if top is None or (top <= 0 and kind.noun == "checkpoint") else top

@@ -141,7 +141,7 @@ def keep_restored_state(
     newest = checkpoints.latest_row(restore.tx, restore.mission_id, columns=checkpoints.HEAD)
     rewound = restore.request.rewind and mission["last_activity_seq"] > restore.checkpoint.seq
     if newest and not rewound and not hands_over and newest["id"] == restore.checkpoint.id:
-        return  # the checkpoint is the newest already, so nothing after it can be lost
+        return  # the next recovery uses it anyway, and a new one would lack its details
     state = capture(restore.tx, restore.ctx, mission, sorties)
     if newest and not rewound and state.digest() == newest["state_digest"]:
         return

@@ -16,7 +16,7 @@ from .words import NAMES_CHARS, name_of, names_in, words_of
 
 # The field of an event that names a file.
 FILE = "file"
-# The searched fields of each type of event, the most important first.
+# The searched fields of each type of event, in the order of its document's texts.
 FIELDS: dict[str, tuple[str, ...]] = {
     "mission_created": ("title",),
     "mission_failed": ("reason",),

@@ -486,7 +486,7 @@ def _noted(hook: HookContext, told: Noted) -> None:
 def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
     """Make the agent wait; no work is done, so this is no activity.
 
-    A reminder that comes too late, or that is about a subagent's request, is about no other one.
+    A reminder that comes too late, or that is about a known request, adds no other need.
     """
     what = REMINDER if told.reminder else "permission_request"
     late = told.beside and _is_answered(hook)

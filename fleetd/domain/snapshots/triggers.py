@@ -171,7 +171,7 @@ def due_runs(tx: Tx, ctx: Context, run_id: str | None = None) -> list[Row]:
     newest snapshot shows whether there is a plan.
 
     A run that waits for its user is due once more: its snapshot says ``paused``, which ends it. No
-    run is due in a project that is ignored.
+    run is due in an ignored directory.
     """
     rows = tx.all(
         "SELECT r.id, r.agent_id, a.cwd FROM runs r JOIN agents a ON a.id = r.agent_id"

@@ -155,7 +155,7 @@ def _prepare(
 
 
 def _check_schema(connection: apsw.Connection, path: Path, version: int) -> None:
-    """Refuse a schema that declares more than fleetd's: that would run with every write."""
+    """Refuse a schema other than fleetd's: an added trigger would run with every write."""
     found = integrity_check.differences(connection, version)
     if found:
         raise StoreRefused(

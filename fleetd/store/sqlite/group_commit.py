@@ -246,7 +246,7 @@ class SqliteCommitter:
         return True
 
     def _look_at_files(self) -> None:
-        """Stop when a database file was removed or replaced; a new or absent one is no problem."""
+        """Stop when a database file was removed or replaced; one that is new is no problem."""
         if problem := self._identity.problem():
             self.failure = FileReplaced(f"{problem}; {self._identity.save(self._connection)}")
 

@@ -64,7 +64,7 @@ class StoreSide(Protocol):
 STAYING = ("machines", "lock_waits", "edits", "edit_conflicts", "outside_edits")
 # A store's record of its own moves, and the clock of its figures: these are set again.
 OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
-# Empty where a file has to be written again because it becomes another machine's.
+# Emptied where a file has to be written again, such as one of another machine.
 _FILED = "backed_up_at"
 # Columns that describe the files of a record.
 _FILES = (_FILED, "compressed_at", "gzip_digest", "gzip_bytes")
