@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 # A part of a usage line that must not be broken: [--option VALUE], or one word.
 _UNBROKEN = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]|\([^()]*\)|\S+")
+# A space at which textwrap does not break a line.
+_NO_BREAK = "\u00a0"
 _SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
 
 
@@ -38,7 +40,10 @@ def paragraph(text: str) -> list[str]:
 
 
 def _filled(text: str) -> list[str]:
-    return [rich(line) for line in textwrap.wrap(" ".join(text.split()), 90)]
+    """Return lines of rich text; what is between two backticks stays on one line."""
+    words = " ".join(text.split())
+    words = re.sub(r"``.+?``", lambda part: part[0].replace(" ", _NO_BREAK), words)
+    return [rich(line.replace(_NO_BREAK, " ")) for line in textwrap.wrap(words, 90)]
 
 
 def section(title: str, *blocks: Iterable[str]) -> list[str]:

@@ -60,6 +60,12 @@ def test_pages_lead_to_pages_that_are_there() -> None:
             assert not name.startswith("fleet") or name in named, f"{path}: {name}"
 
 
+def test_a_literal_is_bold_wherever_its_line_would_break() -> None:
+    for before in range(70, 95):
+        lines = roff.paragraph(f"{'x' * before} ``fleetctl daemon`` runs it.")
+        assert "\\fBfleetctl daemon\\fR" in "\n".join(lines), before
+
+
 def test_what_roff_would_obey_is_text() -> None:
     hostile = ".SH a\n'br\n\\fB --x ~ ^ `y` \\n[x] ..."
     page = roff.page("x", 1, "s", "b", roff.section("description", roff.example(hostile)))

@@ -258,7 +258,7 @@ _UNDONE = (
 
 
 def undone_takeover(restore: RestoreContext) -> Row | None:
-    """Return the recovery that this one undoes, if that is a take-over that none replaced.
+    """Return the recovery that this one undoes, if it was the latest take-over of its agent.
 
     The request has to name its undo checkpoint, for the whole mission. A lost agent that came back
     has no successor any more, but its former successor has the work until that is undone.

@@ -197,7 +197,7 @@ async def _last_step(
     dropped: dict[str, int],
     files: list[FilesByOwner],
 ) -> Forgotten:
-    """Delete the rest and what was added meanwhile, while nothing else touches a file."""
+    """Delete the rest, with later additions, while nothing else touches a checkpoint file."""
     cleared: set[str] = set()
     async with engine.outbox.file_lock:
         while True:
