@@ -180,6 +180,7 @@ async def test_mail_costs_few_statements(fleet, monkeypatch):
     assert (await cost(MessageInbox("spec-1")))[1] <= 2
     assert (await cost(MessageInbox("spec-9")))[1] <= 1
     assert (await cost(MessageAck(sent.id, "spec-1")))[1] <= 8
+    await fleet.do(MessageList())  # a store may run a rule twice until it knows its statements
     assert (await cost(MessageList()))[1] <= 2
 
 
