@@ -20,7 +20,7 @@ from .measure import Operation
 from .rows import Promise, Row
 
 MISSIONS = 1_000
-# One takes microseconds, less than a wake-up after the fsync beside it.
+# One takes microseconds, less than the wake-up after an fsync that is measured with it.
 AT_ONCE = 100
 NOW = "2026-01-05T12:00:00.000Z"
 EVENTS = (10_000, 1_000_000)

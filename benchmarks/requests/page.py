@@ -111,7 +111,7 @@ def _sessions(costs: Sequence[Cost]) -> str:
 
 
 def _ordinary(cost: Cost) -> list[int]:
-    """Return the additions to each request before any event that an agent is told."""
+    """Return the additions to each request that precede any notice to the agent."""
     kinds = [each.kind for each in cost.alone]
     return [each.more for each in cost.alone[: kinds.index("compaction")]]
 

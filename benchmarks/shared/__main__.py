@@ -70,7 +70,7 @@ def _saved(path: Path) -> Shared:
 
 def _measure(options: argparse.Namespace) -> Shared:
     begun, quick = time.monotonic(), options.quick
-    # The server's cluster is below /tmp, so the fsyncs beside it are too.
+    # The server's cluster is below /tmp, so fsync is measured there too.
     with tempfile.TemporaryDirectory(prefix="fleetd-shared-", dir="/tmp") as name:
         place = Path(name)
         machine = this_machine(place)

@@ -115,7 +115,7 @@ def _close_inputs(processes: list[subprocess.Popen[str]]) -> None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Wait for a process that was told to end; raises RuntimeError if it failed."""
+    """Wait for a process to end after it was asked to; raises RuntimeError if it failed."""
     try:
         if process.wait(60):
             raise RuntimeError("machines ended; look at what they printed above")

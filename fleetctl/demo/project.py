@@ -48,7 +48,7 @@ class Module(NamedTuple):
 
     @property
     def stub(self) -> str:
-        """Return the module as it is before the work."""
+        """Return the module's source before the work: its functions raise NotImplementedError."""
         return f"{self.head}    raise NotImplementedError\n"
 
     @property

@@ -91,7 +91,7 @@ def _client(harness: Harness, seen: HooksState, install: str) -> Finding:
 
 
 def _absent(seen: HooksState) -> str:
-    """Return which program of the commands is missing; empty when none is."""
+    """Return why a program of the commands cannot run; empty when all can."""
     for interpreter, client in map(program_of, seen.commands):
         if not os.access(interpreter, os.X_OK):
             return f"{interpreter or 'the interpreter'} cannot be executed"

@@ -17,7 +17,7 @@ _DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
 class Cost:
-    """A cost in US dollars as far as it is known, and the models without a known price."""
+    """The known part of a cost in US dollars, and the models without a known price."""
 
     def __init__(self) -> None:
         self.usd = Decimal(0)

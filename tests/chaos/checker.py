@@ -1,4 +1,4 @@
-"""Compares what users were told with what a daemon returns later; must not change anything.
+"""Compares the replies to users with what a daemon returns later; must not change anything.
 
 ``CrewChecker.look`` runs before requests in flight are sent again, when they may be done or not.
 ``CrewChecker.settle`` sends them again. Then everything must be as acknowledged, done exactly once.
@@ -14,7 +14,7 @@ from tests.chaos.view import OVER, DaemonView, ShownLog, check, check_files, wai
 from tests.chaos.work import Crew
 from tests.chaos.worker import CrewWorker, Said
 
-# The fields of each kind that a user is told and that must not change afterwards.
+# The fields of each kind that a reply contains and that must not change afterwards.
 FIELDS = {
     "mission": ("title", "description", "status", "priority", "metadata", "project_dir"),
     "sortie": (

@@ -149,7 +149,7 @@ class _History:
             await trio.sleep(BEAT_S)
 
     def _awake(self) -> int:
-        """Return how long the machine has really been awake, whatever the engine is told."""
+        """Return how long the machine was really awake, whatever clock the engine sees."""
         return Clock.uptime(self._clock).awake_ms
 
     async def _rest(self) -> None:

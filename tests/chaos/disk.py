@@ -67,7 +67,7 @@ class Unname(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A client was told something; this does not affect the disk."""
+    """A reply to a client; it does not affect the disk."""
 
     what: Any
 
@@ -165,7 +165,7 @@ class RecordedDisk:
         self.steps = []
 
     def say(self, what: Any) -> None:
-        """Note that a client was told something."""
+        """Note a reply to a client."""
         self._note(Said(what))
 
     def _scan(self, directory: Path, node: int) -> None:
@@ -372,7 +372,7 @@ class RecordedDisk:
         return [*found, len(self.steps)]
 
     def said(self, moment: int) -> list[Any]:
-        """Return what clients had been told by then."""
+        """Return the replies that clients had by then."""
         return [step.what for step in self.steps[:moment] if isinstance(step, Said)]
 
     def after_cut(self, moment: int, chance: random.Random | None, place: Path) -> None:

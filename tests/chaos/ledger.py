@@ -39,7 +39,7 @@ _NOTES += ("integrity", "note", "compressed_at", "artifacts")
 
 
 class Fact(NamedTuple):
-    """Something a client was told; ``doomed`` and ``going`` announce a deletion."""
+    """An acknowledged record; ``doomed`` and ``going`` announce a deletion."""
 
     kind: str
     id: Any
@@ -61,7 +61,7 @@ async def running(
 
 
 class LedgerWorker:
-    """Works on a mission of its own and records what it was told."""
+    """Works on a mission of its own and records the replies."""
 
     def __init__(self, fleet: Fleet, name: str, chance: random.Random, say: Say) -> None:
         self.fleet, self.name, self.chance, self.say = fleet, name, chance, say

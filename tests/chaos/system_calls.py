@@ -125,7 +125,7 @@ class _Place:
         self._user.moment = lambda: None
 
     def _until_sent(self, operation: str) -> None:
-        """Run the operation as soon as it is possible."""
+        """Run the operation as soon as possible."""
         said = len(self._user.said)
         for _ in range(1_000):
             while self._user.stale:

@@ -75,7 +75,7 @@ async def test_a_job_that_has_one_statement_again_and_again_is_one_message_again
     assert len(sent) == 1
     sent.clear()
     assert await opened.store.read(read_by(2), "varies") == 1
-    assert len(sent) == 1 + 4  # in vain, and then with a transaction
+    assert len(sent) == 1 + 4  # one statement alone, then a transaction
     for _ in range(SINGLES):
         sent.clear()
         assert await opened.store.read(read_by(1), "varies") == 1
@@ -95,7 +95,7 @@ async def test_a_job_of_several_statements_reads_one_snapshot_from_the_first_tim
         run_sql(postgres.url(database), ADDED)
 
     rule = between(meanwhile)
-    # The first time it has begun without a transaction, and begins again with one.
+    # The first run starts without a transaction, and starts again with one.
     assert await opened.store.read(rule, "twice") == (2, 2)
     assert len(runs) == 2
     sent.clear()
@@ -104,7 +104,9 @@ async def test_a_job_of_several_statements_reads_one_snapshot_from_the_first_tim
     assert len(sent) == 4
 
 
-async def test_what_a_job_caught_of_its_second_statement_is_void(opened: Opened) -> None:
+async def test_a_job_that_catches_the_refusal_of_its_second_statement_runs_again(
+    opened: Opened,
+) -> None:
     def careless(tx: Tx) -> list[int]:
         found = [number(tx)]
         with suppress(Exception):

@@ -170,7 +170,7 @@ def _elsewhere(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
 
 
 def _candidates(tx: Tx, ctx: Context, wanted: MissionSelect) -> list[Row]:
-    """Return the missions that a person can name if none is meant; created ones come first."""
+    """Return missions to suggest when none was selected; created ones come first."""
     if wanted.purpose == "recovery":
         return _elsewhere(tx, ctx, wanted)
     return sorted(_at_work(tx), key=is_automatic)

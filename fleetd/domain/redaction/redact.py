@@ -48,7 +48,7 @@ def redact(text: str) -> str:
 
 
 def _clean(text: str, searches: Sequence[Search]) -> str:
-    """Scan a text, and again after each find: a replacement may reveal a secret beside it."""
+    """Scan a text, and again after each find: a replacement may reveal an adjacent secret."""
     for _ in range(PASSES):
         if len(text) < _SHORTEST:
             return text

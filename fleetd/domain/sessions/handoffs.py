@@ -47,7 +47,7 @@ def fail(tx: Tx, ctx: Context, row: Row, state: str, reason: str) -> None:
 
 
 def in_short(tx: Tx, agent_id: str, prompt: str) -> str:
-    """Return a prompt as it is stored: a hand-off's first prompt loses its briefing."""
+    """Return the prompt to store: without the briefing if it begins a hand-off."""
     found = _OPENING.match(prompt)
     if found is None:
         return prompt

@@ -308,7 +308,7 @@ def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
 def set_briefed(
     tx: Tx, ctx: Context, key: Key, delivery_id: str, told: WindowBriefed | None = None
 ) -> None:
-    """Record that the reply to a delivery holds the briefing; ``told`` is the event for it."""
+    """Record that the reply to a delivery holds the briefing; ``told`` is the event to append."""
     row = tx.one(
         f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}"
         " RETURNING agent_id",

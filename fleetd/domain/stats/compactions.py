@@ -107,7 +107,7 @@ def next_events(tx: Tx, ctx: Context, span: Span, since: int) -> list[Row]:
 
 
 class _Compaction(msgspec.Struct):
-    """A compaction as far as it is reported; ``known`` is what the agent did in the hour before."""
+    """The reported part of a compaction; ``known`` is what the agent did in the hour before."""
 
     seq: int
     at: str

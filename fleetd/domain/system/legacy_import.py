@@ -176,7 +176,7 @@ def _events(tx: Tx, ctx: Context, legacy: LegacyContents, end: int) -> int:
 
 
 def _rows(legacy: LegacyContents, ctx: Context) -> Iterator[Row]:
-    """Yield every event as it is stored; one without a time gets that of the one before it."""
+    """Yield the events to store; an event without a time gets the time of the previous one."""
     starts = {box.id: box.created_at for box in legacy.mailboxes}
     for mailbox, events in legacy.events.items():
         agent, moment = agent_name(mailbox), starts.get(mailbox) or ctx.now
@@ -187,7 +187,7 @@ def _rows(legacy: LegacyContents, ctx: Context) -> Iterator[Row]:
 
 
 def _stored(events: list[OldEvent]) -> Iterator[str]:
-    """Yield the data of events as it is stored; secrets are searched in many at once for speed."""
+    """Yield the data of events to store; for speed, secrets are searched in many events at once."""
     for start in range(0, len(events), TOGETHER):
         part = [event.data for event in events[start : start + TOGETHER]]
         text = _encode_lines(part).decode()

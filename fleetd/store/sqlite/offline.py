@@ -66,7 +66,7 @@ def open_offline(path: Path) -> Iterator[OfflineDatabase]:
 
 def _open(path: Path) -> apsw.Connection:
     if not any(Path(f"{path}{ending}").exists() for ending in ("-wal", "-journal")):
-        # Nothing beside it: read the file as it is, even where nothing can be written.
+        # There is no WAL or journal: read the file alone, even in a read-only directory.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         return page_checksums.opened(f"file:{quote(str(path))}?immutable=1", flags=flags)
     connection = page_checksums.opened(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

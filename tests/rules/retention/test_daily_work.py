@@ -406,7 +406,9 @@ async def test_a_round_begins_where_the_time_of_the_last_one_cannot_be_read(
     assert "The time of the last daily work could not be read" in caplog.text
 
 
-async def test_a_cleanup_that_fails_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tidy_returns_whether_all_succeeded(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert await tidy(fleet.engine)
 
     async def refused(rule: Any, *_: Any) -> None:
