@@ -48,7 +48,7 @@ def test_what_others_do_is_seen_and_quitting_leaves_the_terminal_as_it_was(
     with watching(home) as shown:
         shown.until("● connected")
         shown.until("First piece")
-        assert "[/] [bold]x[/] 日本語 ]0;owned" in shown.text()
+        shown.until("[/] [bold]x[/] 日本語 ]0;owned")
         before = connect().call_raw("system.status")
         joined = fleetctl("agent", "start", "alice", "--harness", "claude", "--mission", mission)
         assert joined.status == 0
@@ -145,7 +145,7 @@ def test_without_a_daemon_it_waits_and_says_so(home: Path) -> None:
     running = Daemon(socket=home / "run" / "d.sock", log=home / "daemon.log")
     with watching(home) as shown:
         shown.until("not running; waiting for it")
-        assert "fleetctl daemon start" in shown.text()
+        shown.until("fleetctl daemon start")
         running.start()
         try:
             shown.until("● connected")
