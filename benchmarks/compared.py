@@ -153,13 +153,13 @@ def round_trip(bench: Bench, name: str, method: str) -> Iterator[Row]:
     """Let jsonrpcserver send the same client the same reply, also over a socket."""
     fleet = bench.fleet
     reply = fleet.call(method)
-    if told := bench.peers.facts(JSONRPCSERVER, method=method, reply=reply):
-        with Client(told["socket"]) as client:
+    if facts := bench.peers.facts(JSONRPCSERVER, method=method, reply=reply):
+        with Client(facts["socket"]) as client:
             yield bench.beside(
                 name,
                 lambda: fleet.call(method),
                 lambda: client.call(method, {}),
                 runs=300,
                 reference=JSONRPCSERVER.name,
-                peer=described(JSONRPCSERVER, told, "dispatch of the same call"),
+                peer=described(JSONRPCSERVER, facts, "dispatch of the same call"),
             )

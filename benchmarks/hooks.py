@@ -64,7 +64,7 @@ class Session:
         self._command = program.command
         self._id = f"{secrets.token_hex(4)}-bench"
         self._number = itertools.count(1)
-        self._told = 0
+        self._calls = 0
         self._taken_before = self._taken()
 
     def deliver(self) -> None:
@@ -107,17 +107,17 @@ class Session:
     def check(self) -> None:
         """Raise an error for hooks that the daemon did not take: the spool would be faster."""
         taken = self._taken() - self._taken_before
-        if taken != self._told:
-            raise RuntimeError(f"{self._told} hooks were called, the daemon took {taken} of them")
+        if taken != self._calls:
+            raise RuntimeError(f"{self._calls} hooks were called, the daemon took {taken} of them")
 
     def _taken(self) -> int:
-        heard = self._fleet.call("hook.status")
-        if heard["spool"]["files"]:
-            raise RuntimeError(f"{heard['spool']['files']} hooks left their payload in the spool")
-        return sum(each["deliveries"] - each["from_spool"] for each in heard["harnesses"])
+        status = self._fleet.call("hook.status")
+        if status["spool"]["files"]:
+            raise RuntimeError(f"{status['spool']['files']} hooks left their payload in the spool")
+        return sum(each["deliveries"] - each["from_spool"] for each in status["harnesses"])
 
     def _payload(self, size: int) -> bytes:
-        self._told += 1
+        self._calls += 1
         file = str(self._fleet.directory / "edited.py")
         content = '    return True, "and a quoted line"\n' * (size // 38)
         payload = {

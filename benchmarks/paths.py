@@ -266,11 +266,11 @@ def _six_sessions(fleet: Fleet) -> None:
     for number in range(6):
         directory = fleet.directory / f"repository-{number // 2}"
         (directory / ".git").mkdir(parents=True, exist_ok=True)
-        told = {"session_id": f"session-{number}", "cwd": str(directory)}
-        payload = {"hook_event_name": "UserPromptSubmit", "prompt": "Port the tree", **told}
+        session = {"session_id": f"session-{number}", "cwd": str(directory)}
+        payload = {"hook_event_name": "UserPromptSubmit", "prompt": "Port the tree", **session}
         _hook(fleet, payload)
     asks = {"hook_event_name": "PermissionRequest", "tool_name": "Bash"}
-    _hook(fleet, {**asks, "tool_input": {"command": "make"}, **told})
+    _hook(fleet, {**asks, "tool_input": {"command": "make"}, **session})
 
 
 def _hook(fleet: Fleet, payload: dict[str, Any]) -> None:

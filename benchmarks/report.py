@@ -45,7 +45,7 @@ def aligned(lines: Sequence[Sequence[str]], right: Container[int]) -> str:
 
 def remarks(run: Run) -> list[str]:
     """Return remarks for a reader of the table."""
-    said = [
+    lines = [
         "fsync: write+fdatasync of 4 KB at the end of a file on the same disk, in turn with each",
         f"run. Who comes first in a turn is left to chance, seed {run.seed}.",
         "Ratios compare equal percentiles; promises without a percentile hold for the median.",
@@ -54,16 +54,16 @@ def remarks(run: Run) -> list[str]:
         f"Measured in {run.seconds:.0f} s with a fleetd process of its own, synchronous=FULL.",
         conditions(run),
     ]
-    said += [f"Not measured: {name}, {why}." for name, why in run.absent.items()]
+    lines += [f"Not measured: {name}, {why}." for name, why in run.absent.items()]
     if any(row.reference == "fsync" and row.reference_p50_ms < NO_DISK_MS for row in run.rows):
-        said.append(
+        lines.append(
             "An fsync takes no time here, so the directory lies in memory and the ratios "
             "mean nothing: name another with --directory."
         )
     broken = [row.name for row in run.rows if not row.within_spec]
     if broken:
-        said.append(f"Beyond the specification's limit: {'; '.join(broken)}")
-    return said
+        lines.append(f"Beyond the specification's limit: {'; '.join(broken)}")
+    return lines
 
 
 def conditions(run: Run) -> str:

@@ -90,7 +90,7 @@ def fill_searchable(directory: Path, missions: int, events: int, seed: int) -> N
         at = _now()
         for first in range(1, events + 1, 10_000):
             rows = [
-                _said(chance, seq, missions, at)
+                _searchable_event(chance, seq, missions, at)
                 for seq in range(first, min(first + 10_000, events + 1))
             ]
             connection.executemany(
@@ -105,7 +105,7 @@ def fill_searchable(directory: Path, missions: int, events: int, seed: int) -> N
             )
 
 
-def _said(chance: random.Random, seq: int, missions: int, at: str) -> tuple[Any, Any]:
+def _searchable_event(chance: random.Random, seq: int, missions: int, at: str) -> tuple[Any, Any]:
     """Return an event and its document: commands and edits, sometimes a prompt or an answer."""
     words = (word(int(chance.paretovariate(0.4)) % VOCABULARY) for _ in range(SPOKEN))
     text, file = " ".join(words), path(chance.randrange(1_000_000))

@@ -18,7 +18,7 @@ FRAME = """{"jsonrpc":"2.0","method":"hook.deliver","params":{"delivery_id":"%s"
 
 def main(words: list[str]) -> None:
     """Deliver the event from stdin and end the process."""
-    begun_us, said, words = time.monotonic_ns() // 1_000, bytearray(), words or ["generic"]
+    begun_us, event, words = time.monotonic_ns() // 1_000, bytearray(), words or ["generic"]
     name = f"{time.time_ns() // 1_000_000:013}-{posix.urandom(16).hex()}"
     try:
         try:
@@ -28,36 +28,36 @@ def main(words: list[str]) -> None:
             _signal.setitimer(_signal.ITIMER_REAL, WAIT_S)
             while chunk := posix.read(0, 1 << 16):
                 # Unread data would block its writer.
-                said += chunk if len(said) < STDIN_BYTES else b""
-                head = {*words, *said[:4_096].decode(errors="replace").split('"')}
-                if len(said) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
+                event += chunk if len(event) < STDIN_BYTES else b""
+                head = {*words, *event[:4_096].decode(errors="replace").split('"')}
+                if len(event) == len(chunk) and head & {"PreCompact", "preCompact", "PreCompress"}:
                     _signal.setitimer(_signal.ITIMER_REAL, COMPACTION_WAIT_S)
-            if len(said) < LINE_BYTES:
-                return exchange(frame(name, words, begun_us, said))
-            leave(name, words, begun_us, said)
+            if len(event) < LINE_BYTES:
+                return exchange(frame(name, words, begun_us, event))
+            leave(name, words, begun_us, event)
         except BaseException:  # noqa: BLE001 - timeout, signal or no daemon: spool it
-            leave(name, words, begun_us, said)
+            leave(name, words, begun_us, event)
     except BaseException:  # noqa: BLE001 - another signal before leave() blocked it
-        leave(name, words, begun_us, said)
+        leave(name, words, begun_us, event)
     finally:
         posix._exit(0)  # noqa: SLF001
 
 
-def leave(name: str, words: list[str], begun_us: int, said: bytearray) -> None:
+def leave(name: str, words: list[str], begun_us: int, event: bytearray) -> None:
     """Spool the event; only the last alarm can interrupt it."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals() - {_signal.SIGALRM})
     _signal.setitimer(_signal.ITIMER_REAL, LAST_S)
     if "no-spool" not in words:
-        spool(name, frame(name, words, begun_us, said))
+        spool(name, frame(name, words, begun_us, event))
 
 
-def frame(name: str, words: list[str], begun_us: int, said: bytearray) -> bytes:
+def frame(name: str, words: list[str], begun_us: int, event: bytearray) -> bytes:
     """Return the line for the daemon; the payload is a string in it, whatever its format."""
     known = {k: posix.environ.get(k.encode(), b"").decode(errors="replace") for k in ENV.split()}
     env = ",".join(f'"{k}":{encode_basestring(v)}' for k, v in known.items() if v)
-    text, harness, *args = map(encode_basestring, (said.decode(errors="replace"), *words))
-    told = name[-32:], harness, ",".join(args), env, begun_us, text
-    return (FRAME % told).encode(errors="replace")
+    text, harness, *args = map(encode_basestring, (event.decode(errors="replace"), *words))
+    values = name[-32:], harness, ",".join(args), env, begun_us, text
+    return (FRAME % values).encode(errors="replace")
 
 
 def exchange(line: bytes) -> None:

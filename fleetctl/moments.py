@@ -17,22 +17,22 @@ def moment(text: str) -> str:
 
     A time without a date is its last occurrence.
     """
-    said = text.strip()
+    stripped = text.strip()
     try:
-        return iso(console.now_ms() - age(said.removesuffix("ago").rstrip()))
+        return iso(console.now_ms() - age(stripped.removesuffix("ago").rstrip()))
     except (ArgumentTypeError, OverflowError):
         pass
     now = datetime.fromtimestamp(console.now_ms() / 1_000).astimezone()
     try:
-        if ":" in said[:3] and "-" not in said:
-            hours = time.fromisoformat(said if said[2:3] == ":" else f"0{said}")
+        if ":" in stripped[:3] and "-" not in stripped:
+            hours = time.fromisoformat(stripped if stripped[2:3] == ":" else f"0{stripped}")
             # Today is a date in the zone of the time, and so is the day before.
             today = now.astimezone(hours.tzinfo)
             found = _at(today.date(), hours)
             if found > now:
                 found = _at(today.date() - timedelta(days=1), hours)
         else:
-            found = datetime.fromisoformat(said)
+            found = datetime.fromisoformat(stripped)
             found = found if found.tzinfo else found.astimezone()
         return iso(round(found.timestamp() * 1_000))
     except (ValueError, OverflowError, OSError):

@@ -216,10 +216,10 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
 
         problem, key = validation.split(str(error))
         value = flatten(tree).get(key.partition("[")[0])
-        told = without_password(repr(value)) if key.startswith("store") else repr(value)
-        shown = f"{key} is {told}" if value is not None else key or "names"
+        value_text = without_password(repr(value)) if key.startswith("store") else repr(value)
+        shown = f"{key} is {value_text}" if value is not None else key or "names"
         variable = next((v for v, at in _ENVIRONMENT.items() if ".".join(at) == key), None)
-        said = f"{where} ({variable})" if variable and "environment" in where else where
+        source = f"{where} ({variable})" if variable and "environment" in where else where
         if problem.startswith("Invalid enum value"):
             why = f"expected one of {', '.join(get_args(LogLevel))}"
         elif problem.startswith("Object contains unknown field"):
@@ -229,7 +229,7 @@ def _convert(tree: dict[str, Any], where: str) -> Config:
             why = f"there is no setting {name} here. The settings are: {known}"
         else:
             why = f"expected {validation.expected(problem)}"
-        raise ConfigError(f"Setting {shown} {said}: {why}.") from error
+        raise ConfigError(f"Setting {shown} {source}: {why}.") from error
 
 
 # Patterns as text: most readers of settings do not need them compiled. In a connection string
@@ -344,7 +344,7 @@ def fill_projects(tree: dict[str, Any], file: Path) -> None:
             f"Setting projects is {given!r} in {file}: give a section, [projects], with a line "
             'name = ["/directory", ...] for each.'
         )
-    whose: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, directories in given.items():
         key = f"projects.{name}"
         if not _PROJECT_NAME.fullmatch(name):
@@ -354,10 +354,10 @@ def fill_projects(tree: dict[str, Any], file: Path) -> None:
             )
         given[name] = [_real(each, key, file) for each in _texts(directories, key, file)]
         for directory in given[name]:
-            if whose.setdefault(directory, name) != name:
+            if owners.setdefault(directory, name) != name:
                 raise ConfigError(
-                    f"Setting {key} in {file} has {directory!r}, which projects.{whose[directory]} "
-                    "already has. A directory belongs to one project."
+                    f"Setting {key} in {file} has {directory!r}, which "
+                    f"projects.{owners[directory]} already has. A directory belongs to one project."
                 )
 
 

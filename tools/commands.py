@@ -63,7 +63,7 @@ def _command(parser: argparse.ArgumentParser, called: str) -> Iterator[str]:
     words = [_word(each) for each in shown if not each.option_strings]
     usage = " ".join([called, *words, *(["[options]"] if options else [])])
     yield f"```text\n{usage}\n```"
-    rows = [f"| {_names(each)} | {_told(each)} |" for each in shown if each.dest not in EVERYWHERE]
+    rows = [f"| {_names(each)} | {_help(each)} |" for each in shown if each.dest not in EVERYWHERE]
     if rows:
         yield "\n".join(["| | |", "|---|---|", *rows])
     epilog = re.sub(r"\\\n +", "", str(parser.epilog or ""))
@@ -92,5 +92,5 @@ def _names(action: argparse.Action) -> str:
     return ", ".join(f"`{option}{value}`".replace("|", "\\|") for option in action.option_strings)
 
 
-def _told(action: argparse.Action) -> str:
+def _help(action: argparse.Action) -> str:
     return str(action.help or "").replace("|", "\\|").replace("%%", "%").replace("<", "\\<")

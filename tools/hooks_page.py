@@ -13,15 +13,15 @@ def files() -> dict[str, str]:
     """Return the page, which lists the agent CLIs in the order of the registry."""
     page = (Path(__file__).resolve().parent.parent / PAGE).read_text("utf-8")
     rows = zip(_ROW.findall(page), HARNESSES.values(), strict=True)
-    told = iter([_row(harness) if harness.events else row for row, harness in rows])
-    return {PAGE: _ROW.sub(lambda _: next(told), page)}
+    new_rows = iter([_row(harness) if harness.events else row for row, harness in rows])
+    return {PAGE: _ROW.sub(lambda _: next(new_rows), page)}
 
 
 def _row(harness: Harness) -> str:
     names = [event.name for event in harness.events]
     count = harness.always or len(names)
-    told = ", ".join(names[:count])
+    text = ", ".join(names[:count])
     if later := ", ".join(names[count:]):
         since = ".".join(map(str, harness.tolerant_since))
-        told += f"; from {since} on also {later}"
-    return f"| for | {told} |"
+        text += f"; from {since} on also {later}"
+    return f"| for | {text} |"

@@ -44,13 +44,13 @@ def files() -> dict[str, str]:
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
     below = commands_of(parser)
     brief = COMMANDS[name].rstrip(".")
-    told = [_leaf(name, action, each) for action, each in below.items()]
+    entries = [_leaf(name, action, each) for action, each in below.items()]
     # A command that runs by itself, with or without subcommands.
     alone = not below or parser.get_default("run")
     leaves = [*([parser] if alone else []), *below.values()]
     shown = [text for each in leaves if (text := _examples(each))]
     own = _options(parser) if alone else []
-    others = [other for other, meant in SPELLINGS.items() if meant == name]
+    others = [other for other, target in SPELLINGS.items() if target == name]
     body = [
         *roff.section("synopsis", *map(_synopsis, leaves)),
         *roff.section(
@@ -63,7 +63,7 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
                 for other in others
             ),
         ),
-        *roff.section("commands", *told),
+        *roff.section("commands", *entries),
         *roff.section("options", own, _everywhere(leaves[-1])),
         *roff.section("exit status", roff.entries(texts.EXIT_STATUS)),
         *roff.section("examples", *map(roff.example, shown)),
@@ -104,11 +104,11 @@ def _each_option(
             continue
         if names & set(hidden) or (only and not names & set(only)):
             continue
-        told = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
+        help_text = formatter._expand_help(action) if action.help else ""  # noqa: SLF001
         words = list(map(str, action.choices or ()))
-        if action.metavar is not None and not all(word in told for word in words):
-            told += f" ({', '.join(words)})"
-        yield _term(action), told[:1].upper() + told[1:]
+        if action.metavar is not None and not all(word in help_text for word in words):
+            help_text += f" ({', '.join(words)})"
+        yield _term(action), help_text[:1].upper() + help_text[1:]
 
 
 def _term(action: argparse.Action) -> str:
@@ -201,18 +201,18 @@ def _setting(key: str, field: msgspec.inspect.Field) -> tuple[str, str]:
     return term, f"{texts.SETTINGS[key]} Default: {shown}."
 
 
-def _kind(told: msgspec.inspect.Type) -> str:
+def _kind(field_type: msgspec.inspect.Type) -> str:
     """Return the allowed values."""
-    if isinstance(told, msgspec.inspect.IntType):
-        bounds = [str(told.ge) if told.ge is not None else "", str(told.le or "")]
+    if isinstance(field_type, msgspec.inspect.IntType):
+        bounds = [str(field_type.ge) if field_type.ge is not None else "", str(field_type.le or "")]
         return f"integer, {bounds[0]} to {bounds[1]}" if bounds[1] else f"integer, from {bounds[0]}"
-    if isinstance(told, msgspec.inspect.LiteralType):
-        return " | ".join(f'"{value}"' for value in told.values)
-    if isinstance(told, msgspec.inspect.DictType):
-        return f"{_kind(told.value_type)} by name"
-    if isinstance(told, msgspec.inspect.ListType):
+    if isinstance(field_type, msgspec.inspect.LiteralType):
+        return " | ".join(f'"{value}"' for value in field_type.values)
+    if isinstance(field_type, msgspec.inspect.DictType):
+        return f"{_kind(field_type.value_type)} by name"
+    if isinstance(field_type, msgspec.inspect.ListType):
         return "list of strings"
-    return "boolean" if isinstance(told, msgspec.inspect.BoolType) else "string"
+    return "boolean" if isinstance(field_type, msgspec.inspect.BoolType) else "string"
 
 
 def _sentence(text: str) -> str:

@@ -113,9 +113,9 @@ def _row(screen: pyte.Screen, row: int, home: Path) -> str:
 
 
 def _run(text: str, colour: str, bold: bool) -> str:
-    said = escape(text, quote=False)
+    escaped = escape(text, quote=False)
     names = " ".join(filter(None, [f"c-{colour}" if colour != "default" else "", "b" * bold]))
-    return f'<tspan class="{names}">{said}</tspan>' if names and text.strip() else said
+    return f'<tspan class="{names}">{escaped}</tspan>' if names and text.strip() else escaped
 
 
 def _drawing(frames: list[Frame]) -> str:

@@ -68,18 +68,18 @@ WHOLE = 60
 def files() -> dict[str, str]:
     """Return the pages by their paths."""
     described = json.loads(msgspec.json.encode(document()))
-    said = exchanges()
+    examples = exchanges()
     by_noun: dict[str, list[dict[str, Any]]] = {noun: [] for noun in NOUNS}
     for method in described["methods"]:
         by_noun[method["name"].partition(".")[0]].append(method)
-    made = {"README": _index(by_noun, said), "records": _records(described)}
+    made = {"README": _index(by_noun, examples), "records": _records(described)}
     for noun, methods in by_noun.items():
-        parts = [f"# {NOUNS[noun]}", *(_method(each, said) for each in methods)]
+        parts = [f"# {NOUNS[noun]}", *(_method(each, examples) for each in methods)]
         made[noun] = "\n\n".join(parts)
     return {f"{PLACE}/{page}.md": f"{NOTE}\n\n{text}\n" for page, text in made.items()}
 
 
-def _index(by_noun: dict[str, list[dict[str, Any]]], said: dict[str, Any]) -> str:
+def _index(by_noun: dict[str, list[dict[str, Any]]], examples: dict[str, Any]) -> str:
     parts = ["# The protocol's reference", INTRODUCTION, "## Methods"]
     for noun, methods in by_noun.items():
         rows = [
@@ -89,7 +89,7 @@ def _index(by_noun: dict[str, list[dict[str, Any]]], said: dict[str, Any]) -> st
         parts.append(
             "\n".join([f"### {NOUNS[noun]}", "", "| method | what it does |", "|---|---|", *rows])
         )
-    return "\n\n".join([*parts, _errors(), *_exchange(said["lock_conflict"])])
+    return "\n\n".join([*parts, _errors(), *_exchange(examples["lock_conflict"])])
 
 
 def _errors() -> str:
@@ -119,7 +119,7 @@ def _first(kind: type[FleetError]) -> str:
     return re.sub(r" \(source: [^)]*\)", "", text)
 
 
-def _method(method: dict[str, Any], said: dict[str, Any]) -> str:
+def _method(method: dict[str, Any], examples: dict[str, Any]) -> str:
     name = method["name"]
     request = METHODS[name]
     parts = [f"## {name}", f"{_prose(method['description'])} {_kind(request)}"]
@@ -129,7 +129,7 @@ def _method(method: dict[str, Any], said: dict[str, Any]) -> str:
     else:
         parts.append("It takes no parameters.")
     parts.append(f"Result: {_type(method['result']['schema'])}")
-    return "\n\n".join([*parts, *_exchange(said[name])])
+    return "\n\n".join([*parts, *_exchange(examples[name])])
 
 
 def _kind(request: type[Request[Any]]) -> str:

@@ -80,11 +80,11 @@ def _names(socket: Path) -> dict[str, str]:
         checkpoints = fleet.call_raw("checkpoint.list", {"mission_id": mission})["checkpoints"]
         [checkpoint] = [each for each in checkpoints if each["trigger"] == "manual"]
         # A window that was compacted while two sessions were at work.
-        told = fleet.call_raw("event.list", {"type": "window_compacted"})["events"]
+        compactions = fleet.call_raw("event.list", {"type": "window_compacted"})["events"]
     return {
         "mission": mission,
         "checkpoint": checkpoint["id"],
-        "moment": told[-1]["timestamp"],
+        "moment": compactions[-1]["timestamp"],
     }
 
 

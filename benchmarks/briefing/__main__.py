@@ -193,8 +193,8 @@ def _run_all(setting: Setting, asked: argparse.Namespace, outcomes: list[Outcome
             for arm in chance.sample(arms, len(arms)):
                 outcome = one_run(setting, tasks.task(name), arm, number)
                 why = f" ({outcome.reason})" if outcome.reason else ""
-                told = f"{name}, {arm} {number}/{asked.runs}: {outcome.verdict}{why}"
-                print(f"{told}, {outcome.seconds:.0f} s", file=sys.stderr, flush=True)
+                summary = f"{name}, {arm} {number}/{asked.runs}: {outcome.verdict}{why}"
+                print(f"{summary}, {outcome.seconds:.0f} s", file=sys.stderr, flush=True)
                 outcomes.append(outcome)
                 void = void + 1 if outcome.verdict == "void" else 0
                 if void == MOST_VOID:

@@ -36,12 +36,12 @@ def main() -> int:
                 store(directory, *size, fsync)
                 for size in (QUICK_STORES if options.quick else STORES)
             ]
-            missions, heard = _one_daemon(directory, fsync, quick=options.quick)
+            missions, subscribers = _one_daemon(directory, fsync, quick=options.quick)
             beside = Samples([timed(fsync) for _ in range(200)])
     growth = Growth(
         stores=stores,
         missions=missions,
-        heard=heard,
+        heard=subscribers,
         fsync_ms=beside.p50,
         seconds=time.monotonic() - begun,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
@@ -61,7 +61,7 @@ def _one_daemon(
     (place / "config.toml").write_text(LIMITS)
     with running(place) as fleet:
         process = Process(fleet.call("system.hello")["pid"])
-        heard = [
+        subscribers = [
             listening(fleet, process, number)
             for number in (QUICK_SUBSCRIBERS if quick else SUBSCRIBERS)
         ]
@@ -69,7 +69,7 @@ def _one_daemon(
             mission(fleet, process, number, fsync)
             for number in (QUICK_SORTIES if quick else SORTIES)
         ]
-    return missions, heard
+    return missions, subscribers
 
 
 def _options() -> argparse.Namespace:

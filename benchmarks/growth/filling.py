@@ -218,13 +218,13 @@ def _events(connection: apsw.Connection, missions: int, events: int) -> None:
 
 def _event(n: int, missions: int, events: int, at: str) -> dict[str, Any]:
     own = n % max(events // OWN_EVENTS, 1) == 0
-    whose = 0 if own else 1 + n % (missions - 1)
+    owner = 0 if own else 1 + n % (missions - 1)
     return {
         "type": "build_failed" if own else TYPES[n % len(TYPES)],
-        "stream": f"mission:{mission_id(whose)}",
+        "stream": f"mission:{mission_id(owner)}",
         "timestamp": at,
-        "mission_id": mission_id(whose),
-        "agent_id": f"agent-{whose}",
+        "mission_id": mission_id(owner),
+        "agent_id": f"agent-{owner}",
         "activity": 1,
         "data_json": f'{{"file":"src/module_{n % 97}.py","n":{n}}}',
     }

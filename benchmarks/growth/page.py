@@ -39,20 +39,20 @@ def write(directory: Path, growth: Growth) -> None:
 def text(growth: Growth) -> str:
     """Return the tables."""
     machine = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    said = (
+    intro = (
         f"{growth.date}, {machine}; `python -m benchmarks.growth --write docs`, "
         f"{growth.seconds:.0f} s. An fsync took {growth.fsync_ms:.2f} ms (median)."
     )
     return "\n\n".join(
         [
-            said,
+            intro,
             "### A store of so many missions and events",
             _stores(growth.stores),
             _asked(growth.stores),
             "### A mission of so many sorties",
             _missions(growth.missions),
             "### Subscribers",
-            _heard(growth.heard),
+            _subscribers(growth.heard),
         ]
     )
 
@@ -106,16 +106,19 @@ def _missions(missions: Sequence[Mission]) -> str:
     return _table(head, rows)
 
 
-def _heard(heard: Sequence[Heard]) -> str:
-    head = ["", *(f"{each.subscribers:,}" for each in heard)]
+def _subscribers(subscribers: Sequence[Heard]) -> str:
+    head = ["", *(f"{each.subscribers:,}" for each in subscribers)]
     rows = [
-        ["until all have an event, ms", *(f"{h.all_ms:.2f} ({h.all_p95_ms:.2f})" for h in heard)],
+        [
+            "until all have an event, ms",
+            *(f"{h.all_ms:.2f} ({h.all_p95_ms:.2f})" for h in subscribers),
+        ],
         [
             "whoever appends it waits, ms",
-            *(f"{h.append_ms:.2f} ({h.append_p95_ms:.2f})" for h in heard),
+            *(f"{h.append_ms:.2f} ({h.append_p95_ms:.2f})" for h in subscribers),
         ],
-        ["processor time of a delivery, us", *(f"{h.delivery_us:.0f}" for h in heard)],
-        ["memory of a subscriber, KB", *(f"{h.each_kb:.0f}" for h in heard)],
+        ["processor time of a delivery, us", *(f"{h.delivery_us:.0f}" for h in subscribers)],
+        ["memory of a subscriber, KB", *(f"{h.each_kb:.0f}" for h in subscribers)],
     ]
     return _table(head, rows)
 

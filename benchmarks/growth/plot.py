@@ -62,13 +62,13 @@ def _panel(panel: Panel) -> list[str]:
         at = across.at(mark)
         parts.append(_rule(at, TOP, at, HEIGHT - BOTTOM))
         parts.append(
-            f'<text x="{at:.0f}" y="{HEIGHT - 24}" text-anchor="middle">{_told(mark)}</text>'
+            f'<text x="{at:.0f}" y="{HEIGHT - 24}" text-anchor="middle">{_label(mark)}</text>'
         )
     for mark in up.marks():
         at = up.at(mark)
         parts.append(_rule(LEFT, at, WIDTH - RIGHT, at))
         parts.append(
-            f'<text x="{LEFT - 6}" y="{at + 4:.0f}" text-anchor="end">{_told(mark)}</text>'
+            f'<text x="{LEFT - 6}" y="{at + 4:.0f}" text-anchor="end">{_label(mark)}</text>'
         )
     for number, line in enumerate(panel.lines):
         parts += _line(line, COLOURS[number % len(COLOURS)], across, up, number)
@@ -91,7 +91,7 @@ def _rule(x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="g" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _told(number: float) -> str:
+def _label(number: float) -> str:
     for limit, letter in ((1e6, "M"), (1e3, "k")):
         if number >= limit:
             return f"{number / limit:g} {letter}"

@@ -39,12 +39,12 @@ class Peers:
             place = self._directory / peer.name.replace(" ", "-")
             process = PeerProcess(peer, place)
             try:
-                told = process.ask("open", directory=str(place), **inputs)
+                facts = process.ask("open", directory=str(place), **inputs)
             except Broken as error:
                 process.close()
                 self.absent[peer.name] = str(error)
                 return None
-            self._running[peer.name] = process, told
+            self._running[peer.name] = process, facts
         return self._running[peer.name][1]
 
     def close(self) -> None:
@@ -100,16 +100,16 @@ class Peers:
         return True
 
 
-def described(peer: Peer, told: dict[str, Any], does: str) -> Beside:
+def described(peer: Peer, facts: dict[str, Any], does: str) -> Beside:
     """Return the table's description of a peer, from its own."""
     return Beside(
         name=peer.name,
         does=does,
-        version=told["version"],
-        way=told["way"],
-        journal_mode=told.get("journal_mode"),
-        synchronous=told.get("synchronous"),
-        sqlite=told.get("sqlite"),
+        version=facts["version"],
+        way=facts["way"],
+        journal_mode=facts.get("journal_mode"),
+        synchronous=facts.get("synchronous"),
+        sqlite=facts.get("sqlite"),
     )
 
 

@@ -74,7 +74,7 @@ def make(peer: Peer) -> str | None:
         else:
             _install_python(peer, wanted)
     except (OSError, subprocess.SubprocessError) as error:
-        why = _said(error)
+        why = _reason(error)
         (peer.place / _FAILED).write_text(why)
         return why
     _lay_program(peer)
@@ -115,8 +115,8 @@ def _run(command: list[str]) -> None:
     )
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Return the line with the reason: npm prints it first, pip last."""
-    said = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
-    lines = [line.strip() for line in (said or "").splitlines() if line.strip()] or [str(error)]
+    stderr = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
+    lines = [line.strip() for line in (stderr or "").splitlines() if line.strip()] or [str(error)]
     return f"not installed: {lines[0] if lines[0].startswith('npm') else lines[-1]}"

@@ -40,11 +40,11 @@ def write(directory: Path, measured: Measured) -> None:
 
 def text(measured: Measured) -> str:
     """Return the tables."""
-    said = (
+    intro = (
         f"`python -m benchmarks.requests`, {measured.seconds:.0f} s. {measured.date}, revision"
         f" {measured.revision}."
     )
-    parts = [said, _kinds(measured.costs), "### Request by request", _sessions(measured.costs)]
+    parts = [intro, _kinds(measured.costs), "### Request by request", _sessions(measured.costs)]
     parts += [f"Not measured: {_name(cli)}, {why}." for cli, why in measured.absent.items()]
     return "\n\n".join(parts)
 
@@ -62,12 +62,12 @@ def sentence(measured: Measured) -> str:
     )
     briefings = _about(chars for cost in costs for chars in _chars(cost.alone, "briefing"))
     tools = _about(cost.tools for cost in costs)
-    said = (
+    summary = (
         f"Hooks add {hooks} to an ordinary request to the model. A line about mail or a conflict"
         f" adds {lines} characters, a briefing in a short session {briefings}, and the optional"
         f" tools {tools}."
     )
-    return textwrap.fill(said, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(summary, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _kinds(costs: Sequence[Cost]) -> str:

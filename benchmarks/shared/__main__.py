@@ -80,7 +80,7 @@ def _measure(options: argparse.Namespace) -> Shared:
                 runs = 5 if quick else RUNS
                 asked = in_turn({"SQLite": own, "PostgreSQL": one}, fsync, runs)
                 crowds = _crowds(place, server, own, quick=quick)
-                heard = _hearings(place, server, own, quick=quick)
+                hearings = _hearings(place, server, own, quick=quick)
             distances = _distances(place, server, fsync, quick=quick)
             spreads = _spreads(place, server, quick=quick)
             select = select_ms(server)
@@ -94,7 +94,7 @@ def _measure(options: argparse.Namespace) -> Shared:
         select_ms=select,
         asked=asked,
         crowds=crowds,
-        heard=heard,
+        heard=hearings,
         distances=distances,
         spreads=spreads,
         seconds=round(time.monotonic() - begun, 1),

@@ -43,8 +43,8 @@ def questions(fleet: Fleet) -> dict[str, Question]:
         fleet.call("lock.release", lock_id=held["id"], agent_id="dispatch")
 
     def letter() -> None:
-        said = {"from": "dispatch", "to": ["specialist-1"], "subject": "Ready?"}
-        sent = fleet.call("message.send", **said)
+        message = {"from": "dispatch", "to": ["specialist-1"], "subject": "Ready?"}
+        sent = fleet.call("message.send", **message)
         fleet.call("message.inbox", agent_id="specialist-1")
         fleet.call("message.ack", message_id=sent["id"], agent_id="specialist-1")
 

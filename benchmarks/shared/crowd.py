@@ -73,19 +73,19 @@ def crowd(
         _process(fleet, first, number, warm_s, seconds, call)
         for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
     ]
-    told = [json.loads(process.communicate()[0]) for process in processes]
+    results = [json.loads(process.communicate()[0]) for process in processes]
     written = wal_bytes(server) - wal
-    asked = sum(one["all"] for one in told)
+    asked = sum(one["all"] for one in results)
     if what == HOOK and (taken := hooks_taken(fleets[0]) - hooks) != asked:
         raise RuntimeError(f"{asked} hooks were told, {taken} were taken for new")
     batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
-    samples = Samples([took for one in told for took in one["ms"]])
+    samples = Samples([took for one in results for took in one["ms"]])
     reads = what == READING
     return Crowd(
         what=what,
         daemons=len(fleets),
         clients=clients,
-        per_s=sum(len(one["ms"]) for one in told) / seconds,
+        per_s=sum(len(one["ms"]) for one in results) / seconds,
         p50_ms=samples.p50,
         p95_ms=samples.p95,
         p99_ms=samples.p99,

@@ -19,7 +19,7 @@ class Heard(msgspec.Struct, frozen=True):
 def hearing(where: str, tells: Fleet, hears: Fleet, events: int) -> Heard:
     """Append events one by one at one daemon, while a subscriber of another listens."""
     mission = tells.mission(1)
-    heard, answered = Samples([]), Samples([])
+    received, answered = Samples([]), Samples([])
     since = tells.call("system.status")["position"]
 
     def append() -> None:
@@ -31,5 +31,5 @@ def hearing(where: str, tells: Fleet, hears: Fleet, events: int) -> Heard:
         for _ in range(events):
             took = timed(append)
             answered.times_ms.append(took)
-            heard.times_ms.append(took + timed(lambda: audience.hear(1)))
-    return Heard(where, heard, answered)
+            received.times_ms.append(took + timed(lambda: audience.hear(1)))
+    return Heard(where, received, answered)

@@ -70,14 +70,14 @@ class Machines:
         for process, own in zip(self._processes, shares(agents, number), strict=True):
             assert process.stdin is not None
             print(per_s / number, seconds, own, file=process.stdin, flush=True)
-        told = []
+        results = []
         for process in self._processes:
             assert process.stdout is not None
-            told.append(msgspec.json.decode(process.stdout.readline(), type=Told))
+            results.append(msgspec.json.decode(process.stdout.readline(), type=Told))
         return Told(
-            hooks=sum(each.hooks for each in told),
-            failed=sum(each.failed for each in told),
-            times_ms=[took for each in told for took in each.times_ms],
+            hooks=sum(each.hooks for each in results),
+            failed=sum(each.failed for each in results),
+            times_ms=[took for each in results for took in each.times_ms],
         )
 
 
@@ -137,8 +137,8 @@ async def _run(url: str, place: Path, number: int) -> None:
         print("ready", flush=True)
         while line := await trio.to_thread.run_sync(sys.stdin.readline):
             per_s, seconds, agents = line.split()
-            told = await _load(engines, place, float(per_s), float(seconds), int(agents))
-            print(msgspec.json.encode(told).decode(), flush=True)
+            result = await _load(engines, place, float(per_s), float(seconds), int(agents))
+            print(msgspec.json.encode(result).decode(), flush=True)
         stop.set()
 
 

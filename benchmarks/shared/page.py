@@ -51,7 +51,7 @@ def write(page: Path, shared: Shared) -> None:
 def text(shared: Shared) -> str:
     """Return the tables."""
     of = shared.machine
-    said = (
+    intro = (
         f"`python -m benchmarks.shared`, {shared.seconds:.0f} s. {shared.date}, revision "
         f"{shared.revision}: {of.cores} x {of.cpu}, {of.kernel}, {of.file_system}, Python "
         f"{of.python}, {shared.server}, SQLite {of.sqlite}, load {of.load:g} before. An fsync of "
@@ -60,13 +60,13 @@ def text(shared: Shared) -> str:
     )
     return "\n\n".join(
         [
-            said,
+            intro,
             "#### One client, on a store of its own and on a server",
             _asked(shared.asked),
             "#### Many clients, and 1 to 8 daemons",
             _crowds(shared.crowds),
             "#### From sending an event until somebody has it",
-            _heard(shared.heard),
+            _hearings(shared.heard),
             "#### A server at a distance",
             _distances(shared.distances),
             "#### Hooks of many agents, and a server at a distance",
@@ -135,9 +135,9 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
     return table(head, rows, words=2)
 
 
-def _heard(heard: Sequence[Heard]) -> str:
+def _hearings(hearings: Sequence[Heard]) -> str:
     head = ["p50 / p95 / p99, ms", "until the subscriber has it", "until its sender is answered"]
-    rows = [[each.where, _times(each.heard), _times(each.answered)] for each in heard]
+    rows = [[each.where, _times(each.heard), _times(each.answered)] for each in hearings]
     return table(head, rows)
 
 

@@ -204,23 +204,23 @@ def _load(place: Path, number: int, per_s: float, minutes: float, *, quick: bool
             running.load(first_per_s, number / first_per_s, number)
             running.load(per_s, (BEFORE - 1) * number / per_s, number)
             before, hooks = _used(server, running), _taken(server, database)
-            stood = _tables_of(server, database)
-            told = running.load(per_s, seconds, number)
+            tables_before = _tables_of(server, database)
+            result = running.load(per_s, seconds, number)
             after, taken = _used(server, running), _taken(server, database) - hooks
-            stand = _tables_of(server, database)
-    if taken != told.hooks - told.failed:
-        raise RuntimeError(f"{told.hooks} hooks were told, {taken} were recorded")
-    tables = [_since(each, stood.get(name)) for name, each in stand.items()]
-    each = {name: (after[name] - before[name]) / told.hooks for name in after}
+            tables_after = _tables_of(server, database)
+    if taken != result.hooks - result.failed:
+        raise RuntimeError(f"{result.hooks} hooks were told, {taken} were recorded")
+    tables = [_since(each, tables_before.get(name)) for name, each in tables_after.items()]
+    each = {name: (after[name] - before[name]) / result.hooks for name in after}
     return Load(
         machines=number,
         agents=number,
         processes=PROCESSES,
         per_s=per_s,
         seconds=seconds,
-        hooks=told.hooks,
-        failed=told.failed,
-        times=Samples(told.times_ms),
+        hooks=result.hooks,
+        failed=result.failed,
+        times=Samples(result.times_ms),
         server_ms=each["server"],
         machines_ms=each["machines"],
         wal_bytes=each["wal"],
@@ -260,7 +260,7 @@ def _since(table: TableState, before: TableState | None) -> TableState:
 def text(scale: Scale) -> str:
     """Return the tables."""
     of, load = scale.machine, scale.load
-    said = (
+    intro = (
         f"`python -m benchmarks.shared.scale`, {scale.seconds:.0f} s. {scale.date}, revision "
         f"{scale.revision}: {of.cores} x {of.cpu}, {of.kernel}, {of.file_system}, Python "
         f"{of.python}, {scale.server}, load {of.load:g} before. A `SELECT 1` took "
@@ -277,7 +277,7 @@ def text(scale: Scale) -> str:
     )
     return "\n\n".join(
         [
-            said,
+            intro,
             f"#### {DAEMONS} daemons with {CLIENTS} agents beside machines that do nothing",
             _besides(scale.idle, "beside"),
             f"#### {DAEMONS} daemons with {CLIENTS} agents, and a disk that syncs slowly",

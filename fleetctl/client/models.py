@@ -150,8 +150,8 @@ class _Finding(PlainRecord):
         note: bool = False,
         reason_code: str | None = None,
     ) -> None:
-        told = {"check": check, "ok": ok, "detail": detail, "subject": subject}
-        super().__init__(told, fixed=fixed, note=note, reason_code=reason_code)
+        fields = {"check": check, "ok": ok, "detail": detail, "subject": subject}
+        super().__init__(fields, fixed=fixed, note=note, reason_code=reason_code)
 
 
 def __getattr__(name: str) -> Any:

@@ -198,7 +198,7 @@ class LogSubscription:
         self._connected = False
         self._started = self._started_before = False
         self._lost_at: float | None = None
-        self._heard_at = self._dial_at = 0.0
+        self._received_at = self._dial_at = 0.0
         self._unsaved = 0
 
     async def begin(self) -> None:
@@ -309,9 +309,9 @@ class LogSubscription:
     async def _check_silence(self) -> None:
         now = self._transport.now()
         if self._asked is not None:
-            if now - max(self._asked, self._heard_at) > READ_S:
+            if now - max(self._asked, self._received_at) > READ_S:
                 raise ConnectionLost("fleetd no longer answers.")
-        elif now - self._heard_at > QUIET_S:
+        elif now - self._received_at > QUIET_S:
             await self._ask(SystemHello())
 
     def _next_buffered(self) -> Event | None:
@@ -330,7 +330,7 @@ class LogSubscription:
         if self._started:
             return
         started = _converted(reply.result, Subscription)
-        self._started, self._heard_at = True, self._transport.now()
+        self._started, self._received_at = True, self._transport.now()
         if self.position is None:
             self.position = started.position
         self.epoch = started.epoch
@@ -355,7 +355,7 @@ class LogSubscription:
             except TooSlow:
                 await self._check_silence()
             else:
-                self._heard_at = self._transport.now()
+                self._received_at = self._transport.now()
             return
         # The pause continues over several calls, so that short waits reach its end as well.
         if (pause := self._dial_at - self._transport.now()) > 0:

@@ -103,8 +103,8 @@ def _over_budget(client: Fleet) -> list[_Passed]:
         if each.usd_cents is not None and prices is None:
             state = "budget"
         if state:
-            told = f"{budget_text(each)}, taken {taken_text(each, prices)}"
-            line = f"{each.mission_id}  {state}: {told}  {each.title}"
+            summary = f"{budget_text(each)}, taken {taken_text(each, prices)}"
+            line = f"{each.mission_id}  {state}: {summary}  {each.title}"
             fields = {
                 "mission_id": each.mission_id,
                 "title": each.title,
@@ -126,7 +126,7 @@ def _follow(args: Namespace) -> int:
         page = client.call(EventList(types=[CHANGED], newest=True, limit=1))
         since: int | None = page.events[0].seq if page.events else 0
         epoch: str | None = page.epoch
-        told = _tell_new(args, client, {})
+        printed = _tell_new(args, client, {})
         while True:
             try:
                 following = client.events(
@@ -134,11 +134,11 @@ def _follow(args: Namespace) -> int:
                 )
                 for event in following:
                     since = event.seq
-                    told = _tell_new(args, client, told)
+                    printed = _tell_new(args, client, printed)
             except StoreReplaced as error:
                 console.warn(f"{error.message} Following from the end of the new log.")
                 since, epoch = None, None
-                told = _tell_new(args, client, told)
+                printed = _tell_new(args, client, printed)
 
 
 def _tell_link(link: "Link") -> None:
@@ -148,12 +148,12 @@ def _tell_link(link: "Link") -> None:
         print("fleetd is back.", file=sys.stderr)
 
 
-def _tell_new(args: Namespace, client: Fleet, told: _Told) -> _Told:
+def _tell_new(args: Namespace, client: Fleet, printed: _Told) -> _Told:
     """Print agents that newly need a person; return the states that were printed so far."""
     page = client.call(AttentionList(waiting=True))
     around = None if args.json else _around(client, page)
     for agent in page.agents:
-        if told.get(agent.agent_id) == _key(agent):
+        if printed.get(agent.agent_id) == _key(agent):
             continue
         if args.json:
             print(console.to_json(agent, indent=0))
@@ -190,8 +190,8 @@ def _show_one(agent: AgentState, around: Status | None) -> None:
     """Print an agent: a line with its state and place, its full text, and how to get to it."""
     parts = (agent.agent_id, state_of(agent), console.ago(agent.since), project_of(agent))
     console.line("  ".join(filter(None, parts)))
-    if told := doing_of(agent):
-        console.flow("  ", told)
+    if activity := doing_of(agent):
+        console.flow("  ", activity)
     if commands := _taking_over(agent, around):
         for each in commands:
             console.whole(f"  {each}")

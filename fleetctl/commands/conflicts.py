@@ -56,9 +56,9 @@ def _show(page: ConflictPage) -> None:
 
 
 def _show_one(conflict: EditConflict, root: str) -> None:
-    told = [told] if conflict.at_merge and (told := _in_one_directory(conflict)) else []
-    told += [AT_MERGE] if conflict.at_merge else []
-    console.line("  ".join(filter(None, (_name(conflict, root), "; ".join(told)))))
+    remarks = [remark] if conflict.at_merge and (remark := _in_one_directory(conflict)) else []
+    remarks += [AT_MERGE] if conflict.at_merge else []
+    console.line("  ".join(filter(None, (_name(conflict, root), "; ".join(remarks)))))
     for edit in conflict.edits:
         start = f"  {edit.agent_id}  {console.ago(edit.at)}"
         if conflict.at_merge:

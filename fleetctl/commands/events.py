@@ -185,7 +185,7 @@ def _print(event: Event) -> None:
         f"{name}={value if isinstance(value, str) else console.to_json(value, indent=0)}"
         for name, value in event.data.items()
     )
-    who, where = event.agent_id or "-", event.mission_id or "-"
+    agent, mission = event.agent_id or "-", event.mission_id or "-"
     console.line(
-        f"{event.seq:>6}  {event.timestamp}  {event.type:<20}  {who}  {where}  {data}".rstrip()
+        f"{event.seq:>6}  {event.timestamp}  {event.type:<20}  {agent}  {mission}  {data}".rstrip()
     )

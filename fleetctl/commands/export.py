@@ -81,7 +81,7 @@ def run(args: Namespace) -> int:
     _check(args)
     encoding: Encoding = Protobuf() if args.format == "otlp" else Json()
     collector = Collector(args.endpoint, encoding) if args.endpoint is not None else None
-    told = {"missions": 0, "spans": 0, "requests": 0}
+    counts = {"missions": 0, "spans": 0, "requests": 0}
     with ExitStack() as stack:
         client = stack.enter_context(Fleet())
         missions = _missions(client, args)
@@ -90,25 +90,25 @@ def run(args: Namespace) -> int:
             from ..output.files import written_whole
 
             write = stack.enter_context(written_whole(args.out)).write
-        spans = _spans(client, missions, told, with_prompts=args.with_prompts)
+        spans = _spans(client, missions, counts, with_prompts=args.with_prompts)
         for batch in batches(spans, MOST_SPANS, MOST_BYTES):
             body = encoding.encode(batch)
             if collector is not None:
-                _send(collector.send, body, told)
+                _send(collector.send, body, counts)
             elif write is not None:
                 write(body)
             else:
                 _print(body, is_text=args.format == "json")
-            told["spans"] += len(batch)
-            told["requests"] += 1
+            counts["spans"] += len(batch)
+            counts["requests"] += 1
     if collector is None and write is None:
         return 0
     where = collector.shown if collector is not None else console.path(args.out)
-    traced = console.plural(told["missions"], "mission")
+    traced = console.plural(counts["missions"], "mission")
     return console.result(
         args,
-        {**told, "format": args.format, "to": where},
-        f"Exported {console.plural(told['spans'], 'span')} of {traced} to {where}.",
+        {**counts, "format": args.format, "to": where},
+        f"Exported {console.plural(counts['spans'], 'span')} of {traced} to {where}.",
     )
 
 
@@ -135,14 +135,14 @@ def _check(args: Namespace) -> None:
             raise UsageError("Protobuf is not for a terminal: give --out FILE or --endpoint URL.")
 
 
-def _send(send: Callable[[bytes], None], body: bytes, told: dict[str, int]) -> None:
+def _send(send: Callable[[bytes], None], body: bytes, counts: dict[str, int]) -> None:
     """Send a request; an error states what the collector has received before."""
     try:
         send(body)
     except Unavailable as error:
-        if not told["spans"]:
+        if not counts["spans"]:
             raise
-        before = f" It took {console.plural(told['spans'], 'span')} before."
+        before = f" It took {console.plural(counts['spans'], 'span')} before."
         raise Unavailable(error.message + before, hint=error.hint) from None
 
 
@@ -160,7 +160,7 @@ def _missions(client: Fleet, args: Namespace) -> list[Mission]:
 
 
 def _spans(
-    client: Fleet, missions: list[Mission], told: dict[str, int], *, with_prompts: bool
+    client: Fleet, missions: list[Mission], counts: dict[str, int], *, with_prompts: bool
 ) -> "Iterator[Span]":
     from ..export.spans import MissionTrace
 
@@ -171,7 +171,7 @@ def _spans(
         for event in _events(client, mission.id):
             yield from trace.hear(event)
         yield from trace.finish()
-        told["missions"] += 1
+        counts["missions"] += 1
 
 
 def _agent(client: Fleet, agent_id: str) -> Agent | None:

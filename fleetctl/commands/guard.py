@@ -125,8 +125,8 @@ def _run_status(args: Namespace) -> int:
     installed = all(each.state == "installed" for each in files)
     if args.json:
         hooks = [{"name": e.name, "state": e.state, "before": e.before} for e in files]
-        told = {"repository": str(found.root), "hooks": hooks, "trailer": found.trailer}
-        console.print_json({**told, "installed": installed})
+        document = {"repository": str(found.root), "hooks": hooks, "trailer": found.trailer}
+        console.print_json({**document, "installed": installed})
         return 0 if installed else 1
     rows = [
         (each.name, each.state, "yes" if each.runs_other else "no", console.path(str(each.path)))

@@ -109,19 +109,19 @@ def _run_uninstall(args: Namespace) -> int:
 
 def _run_status(args: Namespace) -> int:
     states = _states(args)
-    heard_of = status.ask()
+    hook_status = status.ask()
     if args.json:
         console.print_json(
             {
                 "harnesses": [
-                    {"hooks": vars(seen), "heard": heard_of.of(seen.harness)} for seen in states
+                    {"hooks": vars(seen), "heard": hook_status.of(seen.harness)} for seen in states
                 ],
-                "daemon": heard_of.answered,
-                "spool": heard_of.spool,
+                "daemon": hook_status.answered,
+                "spool": hook_status.spool,
             }
         )
         return 0
-    rows = [(*_summary_cells(seen), *heard_of.row(seen.harness)) for seen in states]
+    rows = [(*_summary_cells(seen), *hook_status.row(seen.harness)) for seen in states]
     headers = (
         Column("HARNESS"),
         Column("PROGRAM", matters=8, styles={"no": "dim"}),
@@ -131,7 +131,7 @@ def _run_status(args: Namespace) -> int:
     tables.table(headers, rows)
     for seen in states:
         _details(seen)
-    heard_of.tell()
+    hook_status.tell()
     if console.human_readable() and all(seen.installed == "no" for seen in states):
         print()
         console.flow(
@@ -173,8 +173,8 @@ def _details(seen: HooksState) -> None:
 
 def _run_doctor(args: Namespace) -> int:
     states = _states(args)
-    heard_of = status.ask()
-    live = _live(args, states, heard_of) if args.live else []
+    hook_status = status.ask()
+    live = _live(args, states, hook_status) if args.live else []
     examined = [seen for seen in states if seen.installed != "no" or seen.harness in args.harness]
     found = []
     if not examined and not live:
@@ -182,15 +182,15 @@ def _run_doctor(args: Namespace) -> int:
         found.append(Finding(check="installed", ok=False, detail=detail))
     for seen in examined:
         harness = HARNESSES[seen.harness]
-        heard_of_it = heard_of.of(seen.harness)
+        harness_status = hook_status.of(seen.harness)
         found += doctor.findings(
-            harness, seen, heard_of_it, daemon=heard_of.answered, project=project(args)
+            harness, seen, harness_status, daemon=hook_status.answered, project=project(args)
         )
     for each in live:
         found += each.findings()
     # Without a daemon, nobody knows which events it received.
     spooled = bool(found) and all(each.ok for each in found) and not args.live
-    found.insert(0, heard_of.finding(spooled=spooled))
+    found.insert(0, hook_status.finding(spooled=spooled))
     findings = Findings(ok=all(each.ok for each in found), findings=found)
     if not args.live:
         return console.findings(args, findings)
@@ -204,7 +204,7 @@ def _run_doctor(args: Namespace) -> int:
     return console.findings(args, findings)
 
 
-def _live(args: Namespace, states: list[HooksState], heard_of: status.Heard) -> list[Live]:
+def _live(args: Namespace, states: list[HooksState], hook_status: status.Heard) -> list[Live]:
     """Return the named agent CLIs, or all, whose hooks are installed or whose events came."""
     installation, place = this_installation(), project(args)
     known = {seen.harness: seen for seen in states}
@@ -213,7 +213,9 @@ def _live(args: Namespace, states: list[HooksState], heard_of: status.Heard) -> 
     ]
     names += [
         each.harness
-        for each in heard_of.harnesses
+        for each in hook_status.harnesses
         if each.harness not in names and (each.harness in known or not args.harness)
     ]
-    return [Live(name, known.get(name), heard_of.of(name), installation, place) for name in names]
+    return [
+        Live(name, known.get(name), hook_status.of(name), installation, place) for name in names
+    ]

@@ -82,10 +82,10 @@ def run(args: Namespace) -> int:
     if what == "undo" and not args.yes:
         confirm_or_cancel(QUESTION, "Nothing was changed.")
     with progress_bar(args, "Moving") as drawn:
-        said = run_job(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
-    if said.report is None:
-        return console.result(args, {"done": said.done}, said.done or "")
-    report = said.report
+        reply = run_job(MigrationRequest(what=what, to=args.to, source=args.source), drawn)
+    if reply.report is None:
+        return console.result(args, {"done": reply.done}, reply.done or "")
+    report = reply.report
     console.show(args, msgspec.to_builtins(report), lambda _: _show(report))
     return int(not report.same)
 
@@ -122,11 +122,11 @@ def _read_replies(
     """Read to the end, draw the progress, and return the last reply."""
     last = None
     for line in lines:
-        said = msgspec.json.decode(line, type=MigrationReply)
-        if said.progress is None:
-            last = said
+        reply = msgspec.json.decode(line, type=MigrationReply)
+        if reply.progress is None:
+            last = reply
         elif draw is not None:
-            what, done, total = said.progress
+            what, done, total = reply.progress
             draw(Progress(what, done, total))
     return last
 

@@ -91,7 +91,7 @@ def _run_list(args: Namespace) -> int:
         }
         notes = all_pages(lambda **more: client.call(NoteList(**terms, **more)).notes)
     rows = [
-        (each.id, each.created_at, each.kind, _author(each), _state(each), _told(each))
+        (each.id, each.created_at, each.kind, _author(each), _state(each), _full_text(each))
         for each in notes
     ]
     return tables.show(args, notes, COLUMNS, rows, "No notes found.")
@@ -130,7 +130,7 @@ def _state(note: Note) -> str:
     return "pinned" if note.pinned_at is not None else ""
 
 
-def _told(note: Note) -> str:
+def _full_text(note: Note) -> str:
     because = f", because {note.because}" if note.because else ""
     path = f" [{console.path(note.path)}]" if note.path else ""
     withdrawn = f" (withdrawn: {note.withdrawn_reason})" if note.withdrawn_at else ""

@@ -130,7 +130,7 @@ def run(args: Namespace) -> int:
     options, missing = options.reachable()
     channels = [each for each in every if each.name != "desktop"] if missing else every
 
-    def on_told(message: "Message") -> None:
+    def on_message(message: "Message") -> None:
         if args.json:
             print(console.to_json(msgspec.to_builtins(message), indent=0), flush=True)
         else:
@@ -141,7 +141,7 @@ def run(args: Namespace) -> int:
             DueStates(options.reasons, ledger.read()),
             channels,
             say=_say,
-            on_told=on_told,
+            on_message=on_message,
             keep=ledger.write,
         )
         try:
@@ -181,11 +181,11 @@ def run_test(args: Namespace) -> int:
             tried.append({"channel": each.name, "error": str(failed) if failed else None})
 
     trio.run(test)
-    said = [
+    lines = [
         f"{each['channel']}: " + (f"not sent: {each['error']}" if each["error"] else "sent")
         for each in tried
     ]
-    console.result(args, {"channels": tried}, *said)
+    console.result(args, {"channels": tried}, *lines)
     return 1 if any(each["error"] for each in tried) else 0
 
 
@@ -212,7 +212,7 @@ def run_install(args: Namespace) -> int:
     options.channels()
     report = notify_unit.install(args, options)
     return console.result(
-        args, {**report.told, **_told(options), "notes": report.said}, *report.said
+        args, {**report.told, **_document(options), "notes": report.said}, *report.said
     )
 
 
@@ -237,7 +237,7 @@ def run_status(args: Namespace) -> int:
         "running": state.active,
         "condition": state.condition,
         "files": state.files,
-        **_told(options),
+        **_document(options),
     }
     pairs: list[tuple[str, object]] = [
         ("State", state.condition or "not running"),
@@ -251,5 +251,5 @@ def run_status(args: Namespace) -> int:
     return 0 if state.active else 1
 
 
-def _told(options: "NotifyOptions") -> dict[str, list[str]]:
+def _document(options: "NotifyOptions") -> dict[str, list[str]]:
     return {"for": [*options.reasons], "channels": options.described()}

@@ -161,16 +161,16 @@ def _differences(session: Session) -> list[str]:
     if then.worktree != now.worktree:
         is_now = f"is now {now.worktree}" if now.worktree else "is gone"
         return [f"The work tree was {then.worktree} and {is_now}."]
-    told = []
+    differences = []
     # If neither is known, Git stores its branches in another way.
     if (then.branch or then.head) and (now.branch or now.head):
         if then.branch != now.branch:
             was, is_now = (each or "none (a commit)" for each in (then.branch, now.branch))
-            told.append(f"The branch was {was} and is now {is_now}.")
+            differences.append(f"The branch was {was} and is now {is_now}.")
         if then.head != now.head:
             was, is_now = (_commit(each) for each in (then.head, now.head))
-            told.append(f"HEAD was {was} and is now {is_now}.")
-    return told
+            differences.append(f"HEAD was {was} and is now {is_now}.")
+    return differences
 
 
 def _commit(head: str | None) -> str:
@@ -235,9 +235,9 @@ def _show_one(entry: _Entry) -> None:
 def _place(session: Session) -> str:
     """Return the directory of a session, with the branch and the commit of its last sign."""
     there = filter(None, (session.place.branch, session.place.head and _commit(session.place.head)))
-    told = ", ".join(there)
+    revision = ", ".join(there)
     directory = console.path(session.directory or "unknown directory")
-    return f"{directory} ({told})" if told else directory
+    return f"{directory} ({revision})" if revision else directory
 
 
 def _open(args: Namespace, entries: "Sequence[_Entry]") -> int:
@@ -245,8 +245,8 @@ def _open(args: Namespace, entries: "Sequence[_Entry]") -> int:
     for each in entries:
         if each.problem and (args.agents or len(entries) == 1):
             raise each.problem
-        for told in [each.problem.message] if each.problem else each.differences:
-            console.warn(f"{each.session.agent_id}: {told}")
+        for warning in [each.problem.message] if each.problem else each.differences:
+            console.warn(f"{each.session.agent_id}: {warning}")
     ready = [(each.session, each.launch) for each in entries if each.launch]
     if not ready:
         raise Refused(
@@ -274,7 +274,7 @@ def _open_windows(args: Namespace, ready: "Sequence[tuple[Session, Launch]]") ->
         {"agent_id": session.agent_id, "window": window}
         for (session, _), window in zip(ready, windows, strict=True)
     ]
-    told = [f"{each['agent_id']} is open in tmux, window {each['window']}." for each in opened]
+    lines = [f"{each['agent_id']} is open in tmux, window {each['window']}." for each in opened]
     attach = launching.attaching()
-    told += [f"To see it: {attach}"] if attach else []
-    return console.result(args, {"opened": opened, "attach": attach}, *told)
+    lines += [f"To see it: {attach}"] if attach else []
+    return console.result(args, {"opened": opened, "attach": attach}, *lines)

@@ -95,13 +95,13 @@ def run(args: Namespace) -> int:
 
 def _print(args: Namespace, page: SearchPage) -> None:
     for hit in page.hits:
-        who = (
+        origin = (
             hit.agent_id or "you",
             hit.mission_id,
             hit.type if hit.kind == "event" else None,
         )
-        told = "  ".join(filter(None, (str(console.ago(hit.timestamp)), hit.kind, *who)))
-        console.line(told)
+        header = "  ".join(filter(None, (str(console.ago(hit.timestamp)), hit.kind, *origin)))
+        console.line(header)
         for line in _excerpt(hit):
             print(INDENT + line)
         console.whole(INDENT + opening(hit))

@@ -183,8 +183,8 @@ def _sortie_command(
 
 
 def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
-    who = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
-    return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{who}")
+    assignee = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
+    return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{assignee}")
 
 
 def _report(request: Callable[..., Mutation[Sortie]], verb: str, args: Namespace) -> int:

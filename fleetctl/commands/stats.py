@@ -59,7 +59,7 @@ def _show_figures(stats: RecoveryStats) -> None:
     if not stats.compactions:
         console.line(NONE)
         return
-    told: list[tuple[str, Callable[[RecoveryGroup], str]]] = [
+    figures: list[tuple[str, Callable[[RecoveryGroup], str]]] = [
         ("Tool calls until the first edit (median)", _until_edit),
         ("With an edit", lambda group: f"{group.edited * 100 / group.compactions:.0f}%"),
         ("Commands run again (mean)", lambda group: _number(group.commands_again)),
@@ -67,7 +67,7 @@ def _show_figures(stats: RecoveryStats) -> None:
         ("Subagents started twice (mean)", lambda group: _number(group.subagents_again)),
     ]
     rows = [("Compactions", *(str(group.compactions) for group in groups))]
-    for what, figure in told:
+    for what, figure in figures:
         cells = (
             figure(group) if group.compactions >= stats.fewest else TOO_FEW for group in groups
         )

@@ -116,10 +116,10 @@ def _set_budget(args: Namespace) -> int:
         named = args.mission or _mission_here(client)
         budget = client.call(UsageBudget(mission_id=named, tokens=tokens, usd_cents=cents))
         mission = client.call(MissionGet(mission_id=budget.mission_id))
-    told = budget_text(budget)
-    if told and mission.status not in OPEN_MISSION:
+    amount = budget_text(budget)
+    if amount and mission.status not in OPEN_MISSION:
         console.warn("This mission is over, so attention does not show its budget.")
-    text = f"Budget of {budget.mission_id}: {told or NONE}  {console.clean(budget.title)}"
+    text = f"Budget of {budget.mission_id}: {amount or NONE}  {console.clean(budget.title)}"
     return console.result(args, budget, text)
 
 
@@ -266,9 +266,9 @@ def _footer(report: UsageReport, prices: "PriceTable | None") -> None:
 
 
 def _budget_notes(report: UsageReport, prices: "PriceTable | None") -> list[str]:
-    if report.budget is None or not (told := budget_text(report.budget)):
+    if report.budget is None or not (amount := budget_text(report.budget)):
         return []
-    return [f"Budget: {told}, taken {taken_text(report.budget, prices)}."]
+    return [f"Budget: {amount}, taken {taken_text(report.budget, prices)}."]
 
 
 def _not_known_notes(report: UsageReport) -> list[str]:
@@ -290,9 +290,9 @@ def _reading_notes(report: UsageReport) -> list[str]:
         (reading.long_lines, "overlong line"),
         (reading.repeated, "repeated line"),
     ]
-    told = [console.plural(number, what) for number, what in skipped if number]
-    if told:
-        notes.append(f"Not counted: {', '.join(told)}.")
+    counts = [console.plural(number, what) for number, what in skipped if number]
+    if counts:
+        notes.append(f"Not counted: {', '.join(counts)}.")
     return notes
 
 

@@ -59,17 +59,17 @@ def install(args: Namespace, shell: str) -> int:
     remarks = [console.clean(each) for path in pending for each in found[path].remarks]
     if pending and not args.json:
         _show(pending)
-    said = [*remarks, "[DRY RUN] Nothing was written."]
+    lines = [*remarks, "[DRY RUN] Nothing was written."]
     if not pending:
-        said = [f"The completions for {shell} are installed already."]
+        lines = [f"The completions for {shell} are installed already."]
     elif not args.dry_run:
         if not args.yes and not confirm(config_file.question("Write these files?", remarks)):
             raise Cancelled("Nothing was written.")
-        said = [line for path, text in pending.items() for line in _written(found[path], text)]
-        said += remarks
+        lines = [line for path, text in pending.items() for line in _written(found[path], text)]
+        lines += remarks
     changed = bool(pending) and not args.dry_run
     document = {"shell": shell, "files": [str(path) for path in wanted], "changed": changed}
-    return console.result(args, document, *said, *_instructions(shell))
+    return console.result(args, document, *lines, *_instructions(shell))
 
 
 def installed(shell: str) -> list[config_file.SettingsFile]:

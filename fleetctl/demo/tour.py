@@ -87,13 +87,13 @@ class Narrator:
 
     def event(self, event: Event) -> None:
         """Print one line about something that happened, if it belongs to the story."""
-        told = _TOLD.get(event.type)
-        if told is None or str(event.data.get("file", "")).startswith(".git/"):
+        describe = _TOLD.get(event.type)
+        if describe is None or str(event.data.get("file", "")).startswith(".git/"):
             return
         # A checkpoint's event names the agent whose work caused it.
         by_itself = event.type == "fleet_checkpointed"
-        who = "fleetd" if by_itself else event.agent_id or "the mission"
-        text = console.clean(f"{who:<13} {told(event.data)}")
+        actor = "fleetd" if by_itself else event.agent_id or "the mission"
+        text = console.clean(f"{actor:<13} {describe(event.data)}")
         style = "yellow" if by_itself else "dim"
         room = self._width - len(INDENT)
         fitting = text if len(text) <= room else text[: room - 1] + "…"

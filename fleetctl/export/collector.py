@@ -52,8 +52,8 @@ class Collector:
         self._target += f"?{parts.query}" if parts.query else ""
         self._headers = _headers()
         if parts.username is not None:
-            who = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            self._headers["Authorization"] = f"Basic {b64encode(who.encode()).decode()}"
+            credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self.shown = f"{parts.scheme}://{self._host}" + (f":{self._port}" if self._port else "")
 
@@ -73,9 +73,9 @@ class Collector:
             )
         rejected, words = self._encoding.rejected(answer)
         if rejected > 0:
-            said = f": {short(words, 200)}" if words else ""
+            detail = f": {short(words, 200)}" if words else ""
             raise Unavailable(
-                f"The collector at {self.shown} rejected {rejected} spans{said}.",
+                f"The collector at {self.shown} rejected {rejected} spans{detail}.",
                 hint="Its log says more.",
             )
 

@@ -68,8 +68,8 @@ class Json:
         import json
 
         try:
-            told = json.loads(answer)["partialSuccess"]
-            return int(told.get("rejectedSpans", 0)), str(told.get("errorMessage", ""))
+            partial = json.loads(answer)["partialSuccess"]
+            return int(partial.get("rejectedSpans", 0)), str(partial.get("errorMessage", ""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return 0, ""
 
@@ -150,12 +150,12 @@ class Protobuf:
             ExportTraceServiceResponse,
         )
 
-        told = ExportTraceServiceResponse()
+        response = ExportTraceServiceResponse()
         try:
-            told.ParseFromString(answer)
+            response.ParseFromString(answer)
         except DecodeError:
             return 0, ""
-        return told.partial_success.rejected_spans, told.partial_success.error_message
+        return response.partial_success.rejected_spans, response.partial_success.error_message
 
 
 def is_installed() -> bool:
@@ -173,9 +173,9 @@ def _fill_span(proto: "ProtoSpan", span: Span) -> None:
     proto.start_time_unix_nano, proto.end_time_unix_nano = span.start_ms * _NS, span.end_ms * _NS
     _fill(proto.attributes.add, span.attributes)
     for event in span.events:
-        told = proto.events.add()
-        told.time_unix_nano, told.name = event.at_ms * _NS, event.name
-        _fill(told.attributes.add, event.attributes)
+        proto_event = proto.events.add()
+        proto_event.time_unix_nano, proto_event.name = event.at_ms * _NS, event.name
+        _fill(proto_event.attributes.add, event.attributes)
     proto.dropped_events_count = span.dropped_events
     if span.error is not None:
         proto.status.code = proto.status.STATUS_CODE_ERROR

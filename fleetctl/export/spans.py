@@ -108,8 +108,8 @@ class _Call:
         if self.state == "running":
             self.end_ms, self.state = max(at_ms, self.start_ms), "ended"
         self.add(data)
-        told = data.get("result")
-        result = "FAIL" if kind == "tool_failed" else told if told in ("PASS", "FAIL") else ""
+        given = data.get("result")
+        result = "FAIL" if kind == "tool_failed" else given if given in ("PASS", "FAIL") else ""
         self.result = self.result if self.result == "FAIL" else result or self.result
 
 
@@ -173,10 +173,12 @@ class MissionTrace:
         yield from self._of_agent(agent, event, at_ms)
 
     def _note(self, at_ms: int, name: str, data: dict[str, Any], fields: tuple[str, ...]) -> None:
-        said = {field: _text(data.get(field), NAME_CHARS) for field in fields}
-        told: dict[str, Value] = {f"fleet.{field}": said[field] for field in fields if said[field]}
+        texts = {field: _text(data.get(field), NAME_CHARS) for field in fields}
+        attributes: dict[str, Value] = {
+            f"fleet.{field}": texts[field] for field in fields if texts[field]
+        }
         self._dropped += len(self._events) == MOST_EVENTS
-        self._events.append(SpanEvent(at_ms, name, told))
+        self._events.append(SpanEvent(at_ms, name, attributes))
 
     def _of_agent(self, agent: _Agent, event: "Event", at_ms: int) -> Iterator[Span]:
         kind, data = event.type, event.data
@@ -191,7 +193,7 @@ class MissionTrace:
         if kind in _END_OF_TURN:
             yield from self._turn_over(agent, at_ms)
         if kind in _MESSAGES and self._with_prompts:
-            self._said(agent, kind, data, at_ms)
+            self._add_message(agent, kind, data, at_ms)
 
     def _began(self, agent: _Agent, seq: int, at_ms: int, data: dict[str, Any]) -> Iterator[Span]:
         yield from self._flush_compaction(agent)
@@ -307,19 +309,19 @@ class MissionTrace:
             agent.compaction = None
 
     def _met_error(self, agent: _Agent, data: dict[str, Any], at_ms: int) -> None:
-        told: dict[str, Value] = {
+        attributes: dict[str, Value] = {
             "exception.type": _text(data.get("name"), NAME_CHARS) or "error",
             "exception.message": _text(data.get("message"), LINE_CHARS),
         }
-        self._add(agent, SpanEvent(at_ms, "exception", told))
+        self._add(agent, SpanEvent(at_ms, "exception", attributes))
 
-    def _said(self, agent: _Agent, kind: str, data: dict[str, Any], at_ms: int) -> None:
+    def _add_message(self, agent: _Agent, kind: str, data: dict[str, Any], at_ms: int) -> None:
         field, role, attribute = _MESSAGES[kind]
         if text := _text(data.get(field), PROMPT_CHARS, block=True):
             message = {"role": role, "parts": [{"type": "text", "content": text}]}
-            told: dict[str, Value] = {attribute: dumps([message])}
+            attributes: dict[str, Value] = {attribute: dumps([message])}
             name = "gen_ai.client.inference.operation.details"
-            self._add(agent, SpanEvent(at_ms, name, told))
+            self._add(agent, SpanEvent(at_ms, name, attributes))
 
     def _add(self, agent: _Agent, event: SpanEvent) -> None:
         agent.dropped += len(agent.events) == MOST_EVENTS
@@ -453,11 +455,11 @@ def _times_of(sortie: "Sortie") -> Iterator[int]:
 def _moment(event: "Event") -> int:
     """Return when an event happened: before it was recorded, if it waited in the spool."""
     recorded = to_ms(event.timestamp)
-    told = event.data.get("happened_at")
-    if isinstance(told, str):
+    happened_at = event.data.get("happened_at")
+    if isinstance(happened_at, str):
         with contextlib.suppress(ValueError, OverflowError):
             # A trace cannot contain times before the epoch.
-            return max(min(to_ms(iso(to_ms(told))), recorded), 0)
+            return max(min(to_ms(iso(to_ms(happened_at))), recorded), 0)
     return recorded
 
 

@@ -138,8 +138,8 @@ class SettingsFile(NamedTuple):
             for each in (self.data, after)
         )
         if plugin and not (before and now):
-            told = f"the plugin, {len(before or now)} lines, as in {plugin}"
-            yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {told}")
+            summary = f"the plugin, {len(before or now)} lines, as in {plugin}"
+            yield from (f"--- {old}", f"+++ {new}", f"{'-' if before else '+'} {summary}")
             return
         # Imported here: commands that only read do not need it.
         import difflib
@@ -149,8 +149,8 @@ class SettingsFile(NamedTuple):
     def identity(self) -> tuple[object, ...]:
         """Return a value that stays the same until the file, its links or its owner change."""
         info = self.info
-        whose = info and (info.st_dev, info.st_ino, info.st_mode, info.st_uid, info.st_gid)
-        return self.target, self.data, whose
+        stat_fields = info and (info.st_dev, info.st_ino, info.st_mode, info.st_uid, info.st_gid)
+        return self.target, self.data, stat_fields
 
 
 def read(path: Path, mark: str = BACKUP, project: Path | None = None) -> SettingsFile:

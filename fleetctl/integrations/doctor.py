@@ -28,14 +28,14 @@ SAMPLE = '{"hook_event_name":"SessionStart","session_id":"doctor","source":"star
 def findings(
     harness: Harness,
     seen: HooksState,
-    heard: HarnessStatus | None,
+    status: HarnessStatus | None,
     *,
     daemon: bool,
     project: Path | None = None,
 ) -> Iterator[Finding]:
     """Yield what was found about a harness, in a project's settings if there is one.
 
-    ``heard`` is what the daemon received from it; ``daemon`` tells whether a daemon answers.
+    ``status`` is what the daemon received from it; ``daemon`` tells whether a daemon answers.
     """
     install = f"run: fleetctl hooks install {harness.name}"
     if seen.installed == "unknown":
@@ -53,11 +53,11 @@ def findings(
         yield _client(harness, seen, install)
     file = config_file.read(Path(seen.file), project=project)
     if file.exposed:
-        told = f"{file.exposed} Make it yours alone: chown, or chmod go-w"
-        yield _finding(harness, "permissions", told, ok=False)
-    yield from _allowed(harness, seen, file.text or "", heard)
+        detail = f"{file.exposed} Make it yours alone: chown, or chmod go-w"
+        yield _finding(harness, "permissions", detail, ok=False)
+    yield from _allowed(harness, seen, file.text or "", status)
     if daemon:
-        yield from _heard(harness, heard)
+        yield from _received(harness, status)
     if seen.commands and not absent:
         foreign = project is not None or bool(file.exposed)
         yield _tried(harness, seen, daemon=daemon, foreign=foreign)
@@ -72,22 +72,22 @@ def _finding(
 def _installed(harness: Harness, seen: HooksState, install: str) -> Finding:
     if seen.missing:
         missing = ", ".join(seen.missing)
-        told = f"{seen.file} lacks {missing}; {install}"
-        return _finding(harness, "installed", told, ok=False)
+        detail = f"{seen.file} lacks {missing}; {install}"
+        return _finding(harness, "installed", detail, ok=False)
     if seen.updates:
-        told = f"{seen.file}; of an earlier version, without {', '.join(seen.updates)}; {install}"
-        return _finding(harness, "installed", told, note=True)
+        detail = f"{seen.file}; of an earlier version, without {', '.join(seen.updates)}; {install}"
+        return _finding(harness, "installed", detail, note=True)
     return _finding(harness, "installed", seen.file)
 
 
 def _client(harness: Harness, seen: HooksState, install: str) -> Finding:
     """Report which client the commands run."""
     if seen.slower:
-        told = f"it runs the client in Python; for the compiled one, which is faster, {install}"
-        return _finding(harness, "command", told, note=True)
+        detail = f"it runs the client in Python; for the compiled one, which is faster, {install}"
+        return _finding(harness, "command", detail, note=True)
     clients = {"compiled": ": the compiled client", "python": ": the client in Python"}
-    told = "of this installation" + clients.get(seen.client, "")
-    return _finding(harness, "command", told)
+    detail = "of this installation" + clients.get(seen.client, "")
+    return _finding(harness, "command", detail)
 
 
 def _absent(seen: HooksState) -> str:
@@ -101,13 +101,13 @@ def _absent(seen: HooksState) -> str:
 
 
 def _allowed(
-    harness: Harness, seen: HooksState, text: str, heard: HarnessStatus | None
+    harness: Harness, seen: HooksState, text: str, status: HarnessStatus | None
 ) -> Iterator[Finding]:
     """Yield whether the harness will run its hooks at all."""
-    if told := _switched_off(harness, text):
-        yield _finding(harness, "trust", told, ok=False)
+    if detail := _switched_off(harness, text):
+        yield _finding(harness, "trust", detail, ok=False)
     elif harness is CODEX:
-        yield _trusted(harness, seen, text, heard)
+        yield _trusted(harness, seen, text, status)
         yield _codex_plan(harness)
     elif harness.trust:
         yield _finding(harness, "trust", harness.trust, note=True)
@@ -135,29 +135,31 @@ def _switched_off(harness: Harness, text: str) -> str:
     return ""
 
 
-def _trusted(harness: Harness, seen: HooksState, text: str, heard: HarnessStatus | None) -> Finding:
+def _trusted(
+    harness: Harness, seen: HooksState, text: str, status: HarnessStatus | None
+) -> Finding:
     """Report whether Codex trusted our hooks; only Codex knows if their hashes still match."""
     states = _codex_setting("hooks", "state")
     keys = [_codex_key(seen.file, each.event, each.within) for each in found(text, harness)]
     untrusted = sum(not isinstance(states.get(key), dict) for key in keys)
     if not untrusted:
         return _finding(harness, "trust", "every hook was trusted once in Codex's /hooks")
-    if heard is not None and heard.last_event_at is not None:
-        told = f"{untrusted} of {len(keys)} are not in config.toml as trusted, but events arrive"
-        return _finding(harness, "trust", told, note=True)
-    told = f"{untrusted} of {len(keys)} hooks are not trusted. {harness.trust}"
-    return _finding(harness, "trust", told, ok=False)
+    if status is not None and status.last_event_at is not None:
+        detail = f"{untrusted} of {len(keys)} are not in config.toml as trusted, but events arrive"
+        return _finding(harness, "trust", detail, note=True)
+    detail = f"{untrusted} of {len(keys)} hooks are not trusted. {harness.trust}"
+    return _finding(harness, "trust", detail, ok=False)
 
 
 def _codex_plan(harness: Harness) -> Finding:
     """Report whether Codex makes plans: from 0.152 on, only if its settings enable them."""
     if _codex_setting("tools", "update_plan").get("enabled") is True:
         return _finding(harness, "plan", "its plans are followed")
-    told = (
+    detail = (
         "Codex makes no plans by itself, so its missions have no sorties. To turn plans on, set"
         " enabled = true under [tools.update_plan] in its config.toml"
     )
-    return _finding(harness, "plan", told, note=True)
+    return _finding(harness, "plan", detail, note=True)
 
 
 def _codex_setting(section: str, name: str) -> dict[str, object]:
@@ -178,23 +180,23 @@ def _codex_key(file: str, event: str, within: tuple[tuple[object, int], ...]) ->
     return ":".join([file, snake, *(str(index) for _container, index in within[2:])])
 
 
-def _heard(harness: Harness, heard: HarnessStatus | None) -> Iterator[Finding]:
-    if heard is None or heard.last_event_at is None:
-        told = "nothing yet; hooks take effect in its next session"
-        yield _finding(harness, "heard", told, note=True)
+def _received(harness: Harness, status: HarnessStatus | None) -> Iterator[Finding]:
+    if status is None or status.last_event_at is None:
+        detail = "nothing yet; hooks take effect in its next session"
+        yield _finding(harness, "heard", detail, note=True)
         return
-    understood = heard.last_event is not None
-    what = heard.last_event or "no event that fleetd knows, the last"
-    told = f"{what} {console.moment(heard.last_event_at)}"
-    if heard.unfit:
-        unreadable = f"{heard.unfit} of {heard.deliveries} events were unreadable"
-        told += f"; {unreadable}: fleetd's log has one of each"
-    yield _finding(harness, "heard", told, ok=understood)
-    if heard.p95_ms is not None:
-        slow = heard.p95_ms >= SLOW_MS
-        told = f"p50 {heard.p50_ms:.0f} ms, p95 {heard.p95_ms:.0f} ms"
-        told += ": hooks give up before the answer comes; is the machine busy?" if slow else ""
-        yield _finding(harness, "timing", told, ok=not slow)
+    understood = status.last_event is not None
+    what = status.last_event or "no event that fleetd knows, the last"
+    detail = f"{what} {console.moment(status.last_event_at)}"
+    if status.unfit:
+        unreadable = f"{status.unfit} of {status.deliveries} events were unreadable"
+        detail += f"; {unreadable}: fleetd's log has one of each"
+    yield _finding(harness, "heard", detail, ok=understood)
+    if status.p95_ms is not None:
+        slow = status.p95_ms >= SLOW_MS
+        detail = f"p50 {status.p50_ms:.0f} ms, p95 {status.p95_ms:.0f} ms"
+        detail += ": hooks give up before the answer comes; is the machine busy?" if slow else ""
+        yield _finding(harness, "timing", detail, ok=not slow)
 
 
 def _tried(harness: Harness, seen: HooksState, *, daemon: bool, foreign: bool) -> Finding:
@@ -203,8 +205,8 @@ def _tried(harness: Harness, seen: HooksState, *, daemon: bool, foreign: bool) -
     Settings may come with a project, and other users may be able to write the file.
     """
     if foreign and not seen.current:
-        told = "not run: another user may have written the command"
-        return _finding(harness, "run", told, ok=False)
+        detail = "not run: another user may have written the command"
+        return _finding(harness, "run", detail, ok=False)
     return _run(harness, seen.commands[0], daemon=daemon)
 
 

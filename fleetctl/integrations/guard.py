@@ -300,15 +300,15 @@ def _git(directory: Path, *words: str, empty: bool = False) -> str:
     if not directory.is_dir():
         raise NotFound(f"There is no directory {directory}.", hint="Name one: --repo DIR")
     try:
-        told = run_program(["git", *words], timeout_s=_GIT_S, cwd=str(directory))
+        result = run_program(["git", *words], timeout_s=_GIT_S, cwd=str(directory))
     except FileNotFoundError:
         raise InvalidState("Git is not installed.", hint="Install Git, then try again.") from None
-    if told.returncode != 0 and not empty:
+    if result.returncode != 0 and not empty:
         raise NotFound(
             f"{directory} is in no working tree of Git.",
             hint="Change to a repository, or name one: fleetctl guard install --repo DIR",
         )
-    return told.stdout.rstrip("\n")
+    return result.stdout.rstrip("\n")
 
 
 def staged_files(root: Path) -> list[str]:
@@ -343,8 +343,8 @@ def _run(root: Path, *words: str) -> str:
 
 def _names(root: Path, *words: str) -> list[str]:
     """Return the file names that a Git command lists."""
-    told = _run(root, *words, "--name-only", "--no-renames", "-z")
-    return [name for name in told.split("\0") if name]
+    output = _run(root, *words, "--name-only", "--no-renames", "-z")
+    return [name for name in output.split("\0") if name]
 
 
 def _in_all(lists: list[list[str]]) -> list[str]:
@@ -365,10 +365,10 @@ def committed_at(root: Path, since_ms: int) -> dict[str, int]:
     This is the time when the commit was first made: amending it adds nothing newer to a file.
     """
     since = f"--since=@{since_ms // 1_000}"
-    told = _run(root, "log", "--name-only", "--no-renames", "-z", "--format=%x01%at", since)
+    output = _run(root, "log", "--name-only", "--no-renames", "-z", "--format=%x01%at", since)
     found: dict[str, int] = {}
     at_ms = 0
-    for field in told.split("\0"):
+    for field in output.split("\0"):
         time, name = field.removeprefix("\x01"), field.removeprefix("\n")
         if field.startswith("\x01") and time.isdigit():
             at_ms = int(time) * 1_000

@@ -73,20 +73,20 @@ class Installation(NamedTuple):
         It is a line for a shell or, if ``direct``, a program and its arguments. ``words`` are the
         wanted ``LOCK_WORDS``.
         """
-        said = [harness.name]
+        arguments = [harness.name]
         if event.name == harness.enforces_at:
-            said += [word for word in LOCK_WORDS if word in words]
+            arguments += [word for word in LOCK_WORDS if word in words]
         if event.unspooled:
-            said.append(NO_SPOOL)
+            arguments.append(NO_SPOOL)
         if event.word:
-            said.append(event.word)
+            arguments.append(event.word)
         if self.launcher:
-            line = f"{quoted(self.launcher)} {' '.join(said)}"
+            line = f"{quoted(self.launcher)} {' '.join(arguments)}"
             return line if direct else f"{line} {harness.ending}"
         program = quoted(self.compiled)
         if not self.compiled:
             program = f"{quoted(self.interpreter)} -I -S {quoted(self.client)}"
-        return f"{self.assignments}{program} {' '.join(said)} {harness.ending}"
+        return f"{self.assignments}{program} {' '.join(arguments)} {harness.ending}"
 
 
 def this_installation() -> Installation:

@@ -99,7 +99,7 @@ def plan_install(
         ours = found(text, harness)
         now = frozenset[str]().union(*(lock_words(each.command) for each in ours))
         words = wanted_words(now, choices)
-        events, said = installable(harness, {each.event for each in ours})
+        events, warnings = installable(harness, {each.event for each in ours})
         direct = runs_directly(harness, known=any(each.args for each in ours))
         wanted = [
             (event, installation.command(harness, event, words=words, direct=direct))
@@ -108,11 +108,11 @@ def plan_install(
         after = put_in(text, harness, wanted).encode()
     names = [event.name for event in events]
     if harness.plain_json and not is_plain(after.decode()):
-        said.append(
+        warnings.append(
             f"{harness.title} reads neither comments nor trailing commas, and now ignores "
             "the whole file."
         )
-    change = PlannedChange(harness, file, after, names, [*said, *notes], ours_before=bool(ours))
+    change = PlannedChange(harness, file, after, names, [*warnings, *notes], ours_before=bool(ours))
     todo = [harness.trust] if harness.trust else []
     return checked(change._replace(todo=todo, launcher=installation.launcher_text))
 

@@ -72,7 +72,7 @@ def _root(text: str, harness: Harness) -> Node:
     if is_blank(text):
         text = "{}"
     root = parse(text)
-    _check(root.kind == "object", f"it holds no object but {_said(root)}")
+    _check(root.kind == "object", f"it holds no object but {_described(root)}")
     name = harness.section
     _check(root.keys.count(name) < 2, f'it has more than one "{name}"')
     version, hooks = root.member("version"), root.member(name)
@@ -82,13 +82,13 @@ def _root(text: str, harness: Harness) -> Node:
             f'its "version" is not {harness.version}, so its format is one that we do not know',
         )
     if hooks is not None:
-        _check(hooks.kind == "object", f'its "{name}" is no object but {_said(hooks)}')
+        _check(hooks.kind == "object", f'its "{name}" is no object but {_described(hooks)}')
         for event, node in zip(hooks.keys, hooks.items, strict=True):
             _check(hooks.keys.count(event) < 2, f'its "{name}" has more than one "{event}"')
             known = event in {each.name for each in harness.events}
             _check(
                 node.kind == "array" or not known,
-                f'its "{name}.{event}" is no list but {_said(node)}',
+                f'its "{name}.{event}" is no list but {_described(node)}',
             )
     return root
 
@@ -98,7 +98,7 @@ def _check(good: bool, complaint: str) -> None:
         raise UnusableSettings(complaint)
 
 
-def _said(node: Node) -> str:
+def _described(node: Node) -> str:
     kinds = {"object": "an object", "array": "a list", "string": "a text"}
     return kinds.get(node.kind, json.dumps(node.scalar))
 

@@ -33,12 +33,12 @@ class Live:
         self,
         name: str,
         seen: HooksState | None,
-        heard: HarnessStatus | None,
+        status: HarnessStatus | None,
         installation: Installation,
         project: Path | None,
     ) -> None:
         self.name = name
-        self.heard = heard
+        self.heard = status
         self._seen = seen if seen is not None and seen.installed != "no" else None
         self._installation = installation
         self._project = project
@@ -60,18 +60,18 @@ class Live:
 
     def document(self) -> dict[str, Any]:
         """Return everything as a document for programs."""
-        heard = self.heard
+        status = self.heard
         return {
             "harness": self.name,
             "version": self.version,
-            "version_heard": heard.version if heard else None,
-            "last_event": heard.last_event if heard else None,
-            "last_event_at": heard.last_event_at if heard else None,
-            "told_at": heard.told_at if heard else None,
-            "silent_sessions": heard.silent_sessions if heard else 0,
-            "silent_since": heard.silent_since if heard else None,
-            "events": heard.events if heard else [],
-            "unknown": heard.unknown if heard else [],
+            "version_heard": status.version if status else None,
+            "last_event": status.last_event if status else None,
+            "last_event_at": status.last_event_at if status else None,
+            "told_at": status.told_at if status else None,
+            "silent_sessions": status.silent_sessions if status else 0,
+            "silent_since": status.silent_since if status else None,
+            "events": status.events if status else [],
+            "unknown": status.unknown if status else [],
         }
 
     def show(self) -> None:
@@ -97,45 +97,47 @@ class Live:
         absent = [*seen.missing, *seen.updates]
         if seen.current and not absent:
             better = "run the compiled client" if seen.slower else "write them differently"
-            told = f"they work, but this version would {better}; {install}"
-            return self._finding("settings", told, note=True)
+            detail = f"they work, but this version would {better}; {install}"
+            return self._finding("settings", detail, note=True)
         without = f", without {', '.join(absent)}" if absent else ""
-        told = f"{seen.file} is not what this version would write{without}; {install}"
-        return self._finding("settings", told, ok=False)
+        detail = f"{seen.file} is not what this version would write{without}; {install}"
+        return self._finding("settings", detail, ok=False)
 
     def _versions(self) -> Finding:
         """Compare the version that runs now with that of the last events."""
         before = self.heard.version if self.heard else None
         if self.version is None:
             why = "prints no version" if self._executable else "is not on the PATH"
-            told = f"{self.name} {why}" + (
+            detail = f"{self.name} {why}" + (
                 f"; its last events came from {before}" if before else ""
             )
-            return self._finding("version", told, note=True)
+            return self._finding("version", detail, note=True)
         if before is None:
             return self._finding("version", f"{self.version}; its events have no version")
         if before == self.version:
             return self._finding("version", f"{self.version}, as in its last events")
-        told = f"{self.version} now, {before} in its last events"
-        return self._finding("version", told, note=True)
+        detail = f"{self.version} now, {before} in its last events"
+        return self._finding("version", detail, note=True)
 
-    def _sessions(self, heard: HarnessStatus) -> Finding:
+    def _sessions(self, status: HarnessStatus) -> Finding:
         """Report sessions that started and then sent nothing."""
-        count = heard.silent_sessions
+        count = status.silent_sessions
         if not count:
-            told = f"last activity {console.moment(heard.told_at)}" if heard.told_at else "none yet"
-            return self._finding("sessions", told)
+            detail = (
+                f"last activity {console.moment(status.told_at)}" if status.told_at else "none yet"
+            )
+            return self._finding("sessions", detail)
         first = (
-            f", the first of them {console.moment(heard.silent_since)}"
-            if heard.silent_since
+            f", the first of them {console.moment(status.silent_since)}"
+            if status.silent_since
             else ""
         )
-        told = (
+        detail = (
             f"{console.plural(count, 'session')} started and then sent no event{first}; send a "
             "prompt in one of them, then run this command again"
         )
         many = count >= SILENT
-        return self._finding("sessions", told, ok=not many, note=not many)
+        return self._finding("sessions", detail, ok=not many, note=not many)
 
     def _unknown(self, unknown: Sequence[UnknownName]) -> Iterator[Finding]:
         """Yield what fleetd received and does not know, one finding for each kind."""
@@ -144,11 +146,11 @@ class Live:
             if names:
                 shown = ", ".join(map(_counted, names[:NAMES]))
                 more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-                told = (
+                detail = (
                     f"fleetd does not know {what}: {shown}{more}. Update fleetd; if they are still "
                     "listed, open an issue of the project."
                 )
-                yield self._finding("unknown", told, ok=False)
+                yield self._finding("unknown", detail, ok=False)
         if not unknown:
             yield self._finding("unknown", "no unknown events or fields in the last week")
 

@@ -85,8 +85,8 @@ def _came_from() -> str:
     An installer would look up the name alone on a package index, which does not have fleetd.
     """
     try:
-        told = json.loads(metadata.distribution(PACKAGE).read_text("direct_url.json") or "{}")
+        origin = json.loads(metadata.distribution(PACKAGE).read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, OSError, ValueError):
         return ""
-    url = told.get("url") if isinstance(told, dict) else None
+    url = origin.get("url") if isinstance(origin, dict) else None
     return url if isinstance(url, str) else ""

@@ -67,11 +67,11 @@ def _set(text: str, section: str, name: str, key: str, value: Any) -> str:
     start, end = blocks[0]
     line = re.compile(rf"^[ \t]*{re.escape(key)}[ \t]*=.*$", re.MULTILINE)
     match = line.search(text, start, end)
-    told = f"{key} = {_value(value)}"
+    assignment = f"{key} = {_value(value)}"
     if match is not None:
-        return text[: match.start()] + told + text[match.end() :]
+        return text[: match.start()] + assignment + text[match.end() :]
     head = text.index("\n", text.index("[", start)) + 1
-    return f"{text[:head]}{told}\n{text[head:]}"
+    return f"{text[:head]}{assignment}\n{text[head:]}"
 
 
 def _value(value: Any) -> str:

@@ -438,11 +438,11 @@ def installable(harness: Harness, present: Set[str]) -> tuple[list[HookEvent], l
         return known, []
     since = ".".join(map(str, harness.tolerant_since))
     found = "could not be found out" if version is None else f"is {'.'.join(map(str, version))}"
-    told = (
+    note = (
         f"The version of {harness.title} {found}; before {since} these events could make it "
         f"ignore the file, so they were left out: {left_out}. Install again after an upgrade."
     )
-    return known, [told]
+    return known, [note]
 
 
 def runs_directly(harness: Harness, *, known: bool) -> bool:
@@ -458,8 +458,8 @@ def runs_directly(harness: Harness, *, known: bool) -> bool:
 
 def _version(harness: Harness) -> tuple[int, ...] | None:
     executable = harness.executable()
-    told = None if executable is None else version_text(executable)
-    return None if told is None else tuple(map(int, _VERSION.findall(told)[0]))
+    text = None if executable is None else version_text(executable)
+    return None if text is None else tuple(map(int, _VERSION.findall(text)[0]))
 
 
 def version_text(executable: str) -> str | None:

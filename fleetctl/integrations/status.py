@@ -69,8 +69,8 @@ class Heard(NamedTuple):
             console.warn(f"{complaint}. Hooks keep their payloads in the spool until it starts.")
         elif self.spool is not None and self.spool.files:
             waiting = console.plural(self.spool.files, "file")
-            told = f"{waiting} ({console.size(self.spool.size_bytes)})"
-            console.line(f"\nIn the spool {self.spool.directory}: {told}")
+            contents = f"{waiting} ({console.size(self.spool.size_bytes)})"
+            console.line(f"\nIn the spool {self.spool.directory}: {contents}")
 
     def finding(self, *, spooled: bool) -> Finding:
         """Return the daemon's presence as the result of a check.
@@ -79,10 +79,10 @@ class Heard(NamedTuple):
         """
         if self.away and spooled:
             complaint = self.complaint.removesuffix(".")
-            told = f"{complaint}; hooks keep their payloads in the spool until it starts"
-            return Finding(check="daemon", ok=True, note=True, detail=told)
-        told = self.complaint or "fleetd answers"
-        return Finding(check="daemon", ok=self.answered, detail=told)
+            detail = f"{complaint}; hooks keep their payloads in the spool until it starts"
+            return Finding(check="daemon", ok=True, note=True, detail=detail)
+        detail = self.complaint or "fleetd answers"
+        return Finding(check="daemon", ok=self.answered, detail=detail)
 
 
 def _ms(value: float | None) -> str:
@@ -159,7 +159,7 @@ def _look_at_settings(
     seen.commands = list(dict.fromkeys(each.command for each in ours))
     words = frozenset[str]().union(*map(lock_words, seen.commands))
     seen.enforce_locks, seen.auto_locks = ENFORCE in words, AUTO in words
-    events, _said = installable(harness, set(seen.events))
+    events, _notes = installable(harness, set(seen.events))
     absent = [event for event in events if event.name not in seen.events]
     seen.missing = [event.name for event in absent if not event.later]
     seen.updates = [event.name for event in absent if event.later]

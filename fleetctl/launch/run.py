@@ -111,14 +111,14 @@ def _words(launch: Launch, executable: str) -> list[str]:
 
 def _open(tmux: str, name: str, words: Sequence[str]) -> str:
     """Open one window and return its place, such as ``fleet:2``."""
-    told = ("-P", "-F", "#{session_name}:#{window_index}", "-n", name)
+    options = ("-P", "-F", "#{session_name}:#{window_index}", "-n", name)
     if os.environ.get("TMUX"):
-        return _ask(tmux, "new-window", "-d", *told, "--", *words)
+        return _ask(tmux, "new-window", "-d", *options, "--", *words)
     try:
         _ask(tmux, "has-session", "-t", f"={SESSION}")
     except TmuxFailed:
-        return _ask(tmux, "new-session", "-d", "-s", SESSION, *told, "--", *words)
-    return _ask(tmux, "new-window", "-d", "-t", f"={SESSION}:", *told, "--", *words)
+        return _ask(tmux, "new-session", "-d", "-s", SESSION, *options, "--", *words)
+    return _ask(tmux, "new-window", "-d", "-t", f"={SESSION}:", *options, "--", *words)
 
 
 def _ask(tmux: str, *words: str) -> str:

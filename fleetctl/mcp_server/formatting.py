@@ -102,15 +102,18 @@ def sortie_line(sortie: Sortie, me: str | None) -> str:
     """Return a sortie's ID, state, title, agent, and what is known about it."""
     state = sortie.status if sortie.status != "in_progress" else f"in_progress {sortie.progress}%"
     owner = sortie.assigned_to
-    who = "" if owner is None else " (you)" if owner == me else f" ({owner})"
+    assignee = "" if owner is None else " (you)" if owner == me else f" ({owner})"
     known = {"blocked": sortie.blocked_reason, "completed": None, "failed": sortie.result}
     notes = words(known.get(sortie.status, sortie.progress_notes), owner, me, by=owner)
     files = f" [{cut(', '.join(map(path, sortie.files)))}]" if sortie.files else ""
     is_open = sortie.status not in ("completed", "failed")
     about = words(sortie.description, sortie.author, me, by=sortie.author) if is_open else ""
-    told = "".join(f" - {each}" for each in (about, notes) if each)
+    details = "".join(f" - {each}" for each in (about, notes) if each)
     waits = f" (waits for {', '.join(sortie.waits_for)})" if sortie.waits_for else ""
-    return f"{sortie.id} {state}: {words(sortie.title, sortie.author, me)}{who}{waits}{told}{files}"
+    return (
+        f"{sortie.id} {state}: {words(sortie.title, sortie.author, me)}"
+        f"{assignee}{waits}{details}{files}"
+    )
 
 
 def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) -> str:
@@ -125,10 +128,10 @@ def mission_text(mission: Mission, sorties: Sequence[Sortie], me: str | None) ->
 
 def lock_line(lock: Lock, name: str, me: str | None) -> str:
     """Return who holds a file, for what, and until when."""
-    who = "you" if lock.held_by == me else lock.held_by
+    holder = "you" if lock.held_by == me else lock.held_by
     purpose = words(lock.purpose, lock.held_by, me, by=lock.held_by)
     held = "shared by" if lock.mode == "shared" else "held by"
-    return f"{path(name)}: {held} {who} ({purpose}) {until(lock.expires_at)}"
+    return f"{path(name)}: {held} {holder} ({purpose}) {until(lock.expires_at)}"
 
 
 def message_block(message: Message, me: str) -> str:
@@ -151,9 +154,9 @@ def quoted(text: str) -> str:
 
 def hit_line(hit: SearchHit, me: str | None) -> str:
     """Return a search hit: its time, kind, author, and text as a quotation."""
-    who = "you" if me is not None and hit.agent_id == me else hit.agent_id or "a person"
+    author = "you" if me is not None and hit.agent_id == me else hit.agent_id or "a person"
     about = ", ".join(filter(None, (hit.id, hit.mission_id)))
-    head = f"{hit.timestamp[:19]}Z {hit.kind} of {who}{f' ({about})' if about else ''}"
+    head = f"{hit.timestamp[:19]}Z {hit.kind} of {author}{f' ({about})' if about else ''}"
     return f"{head}: {quote(hit.excerpt, LINE_CHARS)}"
 
 
@@ -161,8 +164,8 @@ def agent_line(agent: Agent, me: str | None) -> str:
     """Return who an agent is and what it does."""
     harness = f", {cut(agent.harness)}" if agent.harness else ""
     mission = f" in {agent.mission_id}" if agent.mission_id else ""
-    said = agent.note.last_action if agent.note else None
-    did = f" - {words(said, agent.id, me, by=agent.id)}" if said else ""
+    last_action = agent.note.last_action if agent.note else None
+    did = f" - {words(last_action, agent.id, me, by=agent.id)}" if last_action else ""
     state = (
         f"{agent.status}: {agent.needs}"
         if agent.needs not in (None, agent.status)
@@ -176,10 +179,10 @@ def running_lines(agent: AgentState) -> list[str]:
     """Return what runs for an agent: kind, ID, task, start, and last sign of life."""
     lines = []
     for each in agent.running:
-        told = f" {quote(each.told, LINE_CHARS)}" if each.told else ""
+        task = f" {quote(each.told, LINE_CHARS)}" if each.told else ""
         output = f", output in {path(each.output)}" if each.output else ""
         times = f"since {each.began_at[:19]}Z, last sign {each.seen_at[:19]}Z"
-        lines.append(f"{each.kind} {cut(each.id)}:{told} {times}{output}")
+        lines.append(f"{each.kind} {cut(each.id)}:{task} {times}{output}")
     return [*lines, *([f"… {agent.running_more} more"] if agent.running_more else [])]
 
 
@@ -226,10 +229,10 @@ _FOR_OTHERS = ("fleetctl", "rpc.")
 
 def told(error: FleetError) -> str:
     """Return the text of a tool's error on one line, even if it quotes text from others."""
-    return clean(_told(error))
+    return clean(_error_text(error))
 
 
-def _told(error: FleetError) -> str:
+def _error_text(error: FleetError) -> str:
     if isinstance(error, LockConflict) and isinstance(
         held := error.values.get("existing_lock"), dict
     ):

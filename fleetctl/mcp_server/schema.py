@@ -28,23 +28,23 @@ def schema(arguments: type[Arguments]) -> dict[str, Any]:
     return _brief(known[arguments.__name__], known)
 
 
-def _brief(told: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" in told:
-        return _brief(known[told["$ref"].rpartition("/")[2]], known)
-    if "anyOf" in told:  # a value or null: omitting the argument means the same
-        whole = next(each for each in told["anyOf"] if each.get("type") != "null")
-        return _brief({**whole, **{k: v for k, v in told.items() if k != "anyOf"}}, known)
-    brief = {key: told[key] for key in _TOLD if key in told}
+def _brief(subschema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in subschema:
+        return _brief(known[subschema["$ref"].rpartition("/")[2]], known)
+    if "anyOf" in subschema:  # a value or null: omitting the argument means the same
+        whole = next(each for each in subschema["anyOf"] if each.get("type") != "null")
+        return _brief({**whole, **{k: v for k, v in subschema.items() if k != "anyOf"}}, known)
+    brief = {key: subschema[key] for key in _TOLD if key in subschema}
     if "enum" in brief:
         brief["type"] = "string"  # not every model accepts an enum without a type
     if "items" in brief:
         brief["items"] = _brief(brief["items"], known)
     if brief.get("type") == "object":
         brief.pop("description", None)  # the Struct's own, which is for programmers
-        parts = told.get("properties", {})
+        parts = subschema.get("properties", {})
         brief["properties"] = {name: _brief(part, known) for name, part in parts.items()}
-        if told.get("required"):
-            brief["required"] = told["required"]
+        if subschema.get("required"):
+            brief["required"] = subschema["required"]
     return brief
 
 
@@ -80,17 +80,17 @@ def _explained(arguments: type[Arguments], named: dict[str, Any], text: str) -> 
 
 def _expected(arguments: type[Arguments], where: str, problem: str) -> str:
     if problem.startswith("Invalid enum value"):
-        return f"one of {', '.join(_told_at(arguments, where)['enum'])}"
+        return f"one of {', '.join(_schema_at(arguments, where)['enum'])}"
     if problem.startswith("Expected `object`"):  # models send a title where a sortie should be
-        needed = _told_at(arguments, where).get("required", ())
+        needed = _schema_at(arguments, where).get("required", ())
         fields = ", ".join(f'"{name}": ...' for name in needed)
         return f"an object such as {{{fields}}}"
     return validation.expected(problem)
 
 
-def _told_at(arguments: type[Arguments], where: str) -> dict[str, Any]:
+def _schema_at(arguments: type[Arguments], where: str) -> dict[str, Any]:
     """Return the schema at a place such as ``sorties[0].files``."""
-    told = schema(arguments)
+    subschema = schema(arguments)
     for step in re.findall(r"\w+", where):
-        told = told["items"] if step.isdigit() else told["properties"][step]
-    return told
+        subschema = subschema["items"] if step.isdigit() else subschema["properties"][step]
+    return subschema

@@ -261,8 +261,8 @@ async def _changed(session: Session, agent_id: str, asked: SortieArguments) -> S
 def _next(sorties: list[Sortie], me: str) -> str:
     """Return what to do next: the agent's own work first, then pending sorties."""
     mine = [each for each in sorties if each.assigned_to == me]
-    for state, whose in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
-        for each in whose:
+    for state, candidates in (("in_progress", mine), ("assigned", mine), ("pending", sorties)):
+        for each in candidates:
             if each.status == state and not each.waits_for:
                 return f"\nNext: {formatting.sortie_line(each, me)}"
     if all(each.status in ("completed", "failed") for each in sorties):
@@ -412,14 +412,14 @@ async def briefing(session: Session, _asked: NoArguments) -> str:
     """Return this agent's briefing, or its mission's if the agent is unknown; change nothing."""
     agent = await session.known()
     mission = await session.my_mission(agent)
-    told = await session.ask(
+    context = await session.ask(
         RecoveryContextGet(
             mission_id=mission.id,
             agent_id=agent.id if agent else None,
             max_chars=BRIEFING_CHARS,
         )
     )
-    return told.prompt
+    return context.prompt
 
 
 # Agent CLIs give up on a tool after a minute.
@@ -623,8 +623,8 @@ async def attention(session: Session, _asked: NoArguments) -> str:
     lines = ["Running for you:", *lines] if lines else ["Nothing is known to run for you."]
     if not waiting:
         return formatting.listed([*lines, "No agent needs a user."])
-    told = (formatting.need_line(each, me) for each in waiting)
-    return formatting.listed([*lines, "Need a user:", *told])
+    needs = (formatting.need_line(each, me) for each in waiting)
+    return formatting.listed([*lines, "Need a user:", *needs])
 
 
 @tool("List the files that several agents changed within the last hour.", reads=True)

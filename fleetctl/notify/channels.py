@@ -124,8 +124,8 @@ class Webhook:
             "Idempotency-Key": key,
         }
         if self._to.username is not None:
-            who = f"{unquote(self._to.username)}:{unquote(self._to.password or '')}"
-            headers["Authorization"] = f"Basic {b64encode(who.encode()).decode()}"
+            credentials = f"{unquote(self._to.username)}:{unquote(self._to.password or '')}"
+            headers["Authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
         target = (self._to.path or "/") + (f"?{self._to.query}" if self._to.query else "")
         try:
             link.request("POST", target, body, headers)

@@ -38,12 +38,12 @@ class _Held(NamedTuple):
 class DueStates:
     """The states that agents are in, and which of them were reported.
 
-    ``told`` are the states that an earlier process has reported.
+    ``reported`` are the states that an earlier process has reported.
     """
 
-    def __init__(self, reasons: Sequence[str], told: Iterable[Key] = ()) -> None:
+    def __init__(self, reasons: Sequence[str], reported: Iterable[Key] = ()) -> None:
         self._reasons = frozenset(reasons)
-        self._told = dict.fromkeys(told)
+        self._reported = dict.fromkeys(reported)
         self._held: dict[str, _Held] = {}
 
     def observe(
@@ -67,15 +67,15 @@ class DueStates:
 
     def take_due(self, now: float) -> list[AgentState]:
         """Return the states to report now, the oldest first; they count as reported."""
-        found = [each.state for each in self._untold() if each.due <= now]
-        self._told |= dict.fromkeys(map(key_of, found))
-        for key in [*self._told][:-REMEMBERED]:
-            del self._told[key]
+        found = [each.state for each in self._unreported() if each.due <= now]
+        self._reported |= dict.fromkeys(map(key_of, found))
+        for key in [*self._reported][:-REMEMBERED]:
+            del self._reported[key]
         return sorted(found, key=lambda each: (each.since, each.agent_id))
 
     def next_due(self) -> float:
         """Return when the next state is due; infinity where none is."""
-        return min((each.due for each in self._untold()), default=math.inf)
+        return min((each.due for each in self._unreported()), default=math.inf)
 
     @property
     def waiting_only(self) -> bool:
@@ -85,10 +85,10 @@ class DueStates:
     @property
     def told(self) -> list[Key]:
         """Return the reported states, the latest last."""
-        return [*self._told]
+        return [*self._reported]
 
-    def _untold(self) -> list[_Held]:
-        return [each for each in self._held.values() if key_of(each.state) not in self._told]
+    def _unreported(self) -> list[_Held]:
+        return [each for each in self._held.values() if key_of(each.state) not in self._reported]
 
     def _due(self, state: AgentState, now: float, wall_ms: int) -> float:
         """Return when to report a state that begins; infinity for never."""

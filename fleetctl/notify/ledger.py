@@ -35,9 +35,9 @@ class Ledger:
             return msgspec.json.decode(config_file.read(self.path).data or b"[]", type=list[Key])
         return []
 
-    def write(self, told: list[Key]) -> bool:
+    def write(self, reported: list[Key]) -> bool:
         """Write the reported states; return whether that succeeded."""
-        data = msgspec.json.encode(told[-MOST:])
+        data = msgspec.json.encode(reported[-MOST:])
         try:
             with config_file.opened(self.path.parent, make=0o700) as above:
                 config_file.put(above, self.path.name, data, 0o600)

@@ -60,12 +60,12 @@ class NotifyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         why = missing_desktop() if self.shows_desktop else ""
         if not why:
             return self, ""
-        told = f"No desktop notifications here: {why}."
+        warning = f"No desktop notifications here: {why}."
         if not (self.command or self.webhook or self.apprise):
             raise InvalidState(
-                told, hint="Name another channel: --command CMD, --webhook URL or --apprise URL."
+                warning, hint="Name another channel: --command CMD, --webhook URL or --apprise URL."
             )
-        return msgspec.structs.replace(self, desktop=False), told
+        return msgspec.structs.replace(self, desktop=False), warning
 
     @property
     def shows_desktop(self) -> bool:

@@ -77,8 +77,8 @@ class Outbox:
             self._more = trio.Event()
             await self._more.wait()
 
-    async def _deliver(self, message: Message, told_at: float) -> None:
-        pause, until = FIRST_PAUSE_S, told_at + PATIENCE_S
+    async def _deliver(self, message: Message, put_at: float) -> None:
+        pause, until = FIRST_PAUSE_S, put_at + PATIENCE_S
         while trio.current_time() < until:
             if (failed := await try_once(self._channel, message)) is None:
                 self.sent += 1

@@ -46,13 +46,13 @@ class Notifier:
         channels: Sequence[Channel],
         *,
         say: Callable[[str], None],
-        on_told: Callable[[Message], None],
+        on_message: Callable[[Message], None],
         keep: Callable[[list[Key]], object],
     ) -> None:
         self.outboxes = [Outbox(each, say) for each in channels]
         self._due = due
         self._say = say
-        self._on_told = on_told
+        self._on_message = on_message
         self._keep = keep
         # Agents that changed since they were read; None means all of them.
         self._changed: set[str | None] = set()
@@ -81,7 +81,7 @@ class Notifier:
             for message in map(message_of, states):
                 for outbox in self.outboxes:
                     outbox.put(message)
-                self._on_told(message)
+                self._on_message(message)
             if states:
                 await trio.to_thread.run_sync(self._keep, self._due.told)
             self._wake_teller = trio.Event()

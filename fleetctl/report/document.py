@@ -148,7 +148,7 @@ def _facts(report: "Report", *, with_prompts: bool) -> list[Line]:
             for each in report.missions
         ]
     if report.agent is not None:
-        lines.append(_line("Agent ", *_who(report.agent)))
+        lines.append(_line("Agent ", *_agent_parts(report.agent)))
     done = sum(each.status == "completed" for each in report.planned)
     older = f", and {report.omitted.planned} older" if report.omitted.planned else ""
     lines += [
@@ -175,11 +175,11 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _who(agent: "Agent") -> Iterator[str | Said]:
+def _agent_parts(agent: "Agent") -> Iterator[str | Said]:
     yield Said(agent.id)
-    told = [agent.role, *([agent.harness] if agent.harness else []), agent.status]
+    details = [agent.role, *([agent.harness] if agent.harness else []), agent.status]
     yield ": "
-    yield Said(", ".join(told))
+    yield Said(", ".join(details))
 
 
 def _asked(report: "Report") -> Section:
@@ -205,9 +205,9 @@ def _sortie(sortie: "ReportSortie") -> Line:
     if sortie.started_at:
         until = moment(sortie.completed_at) if sortie.completed_at else "now"
         parts.append(f", {moment(sortie.started_at)} to {until}")
-    said = sortie.blocked_reason or sortie.result or sortie.progress_notes
-    if said:
-        parts += [" — ", Said(said)]
+    remark = sortie.blocked_reason or sortie.result or sortie.progress_notes
+    if remark:
+        parts += [" — ", Said(remark)]
     return _line(*parts)
 
 
@@ -235,9 +235,9 @@ def _names(names: Iterable[str]) -> Iterator[str | Said]:
 def _commits(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.commits:
-        whose: tuple[str | Said, ...] = (" ", Said(each.agent_id)) if each.agent_id else ()
+        actor: tuple[str | Said, ...] = (" ", Said(each.agent_id)) if each.agent_id else ()
         result = f", {each.result}: " if each.result else ": "
-        content.append(_line(moment(each.at), *whose, result, Said(each.command)))
+        content.append(_line(moment(each.at), *actor, result, Said(each.command)))
     more = _more(report.omitted.commits, "earlier commit")
     return Section("Commits", [*content, *more], "No git commit of an agent is recorded.")
 
@@ -269,10 +269,10 @@ def _decided(report: "Report") -> Section:
 
 
 def _note(note: "Note") -> Line:
-    whose: tuple[str | Said, ...] = (" by a person",) if note.origin == "person" else ()
+    actor: tuple[str | Said, ...] = (" by a person",) if note.origin == "person" else ()
     if note.agent_id:
-        whose = (" in the session of " if note.origin == "fact" else " by ", Said(note.agent_id))
-    parts: list[str | Said] = [_KINDS.get(note.kind, "Noted"), *whose, ": ", Said(note.text)]
+        actor = (" in the session of " if note.origin == "fact" else " by ", Said(note.agent_id))
+    parts: list[str | Said] = [_KINDS.get(note.kind, "Noted"), *actor, ": ", Said(note.text)]
     if note.because:
         parts += [", because ", Said(note.because)]
     if note.path:
@@ -346,9 +346,9 @@ def _recovery(recovery: "Recovery") -> Line:
 def _errors(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.errors:
-        whose = (" ", Said(each.agent_id)) if each.agent_id else ()
+        actor = (" ", Said(each.agent_id)) if each.agent_id else ()
         message = (" — ", Said(clean(each.message)[:_ERROR_CHARS])) if each.message else ()
-        content.append(_line(moment(each.at), *whose, ": ", Said(each.name), *message))
+        content.append(_line(moment(each.at), *actor, ": ", Said(each.name), *message))
     more = _more(report.omitted.errors, "earlier error")
     return Section("Errors", [*content, *more], "None is recorded.")
 
@@ -368,9 +368,9 @@ def _time(report: "Report", *, with_prompts: bool) -> Section:
 
 
 def _agent(part: "ReportAgent") -> Line:
-    who = tuple(_who(part.agent)) if part.agent is not None else (Said(part.agent_id),)
+    parts = tuple(_agent_parts(part.agent)) if part.agent is not None else (Said(part.agent_id),)
     return _line(
-        *who,
+        *parts,
         f"; {times.span(part.active_ms)} at work, {plural(part.calls, 'tool call')},"
         f" {part.failed} failed, {plural(part.changes, 'change')} of files",
     )

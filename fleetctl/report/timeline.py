@@ -190,10 +190,10 @@ def _tick(at: int, scale: _Scale) -> str:
     # Imported here: only the picture needs it.
     from fleetd.protocol.timestamps import iso
 
-    told = iso(at)
+    timestamp = iso(at)
     if scale.last - scale.first > DAY:
-        return told[:16].replace("T", " ")
-    return told[11:19] if scale.last - scale.first < DAY // 24 else told[11:16]
+        return timestamp[:16].replace("T", " ")
+    return timestamp[11:19] if scale.last - scale.first < DAY // 24 else timestamp[11:16]
 
 
 def _row(row: _Row, scale: _Scale, top: int) -> Iterator[str]:

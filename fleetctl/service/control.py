@@ -129,8 +129,8 @@ def _look(over: Callable[[float], bool]) -> None:
     while not over(LOOK_PAUSE_S):
         with suppress(FleetError):
             last = "".join(logs.last_lines(manager, 1))
-            _, told, what = last.partition(_TOLD)
-            if told and what != drawn:
+            _, separator, what = last.partition(_TOLD)
+            if separator and what != drawn:
                 drawn = what
                 progress.draw(console.clean(f"fleetd is starting: {what}"))
     if drawn:

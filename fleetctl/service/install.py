@@ -137,16 +137,16 @@ def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
 
 
 def _unheard(spec: ServiceSpec) -> list[str]:
-    said = []
+    lines = []
     if spec.socket is not None:
-        said.append(
+        lines.append(
             f"It listens on {spec.socket}: every shell and hook needs "
             f"FLEET_SOCKET={shlex.quote(str(spec.socket))}."
         )
     if spec.unheard:
         names = ", ".join(spec.unheard)
-        said.append(f"A service does not see {names} of this shell; set it in config.toml.")
-    return said
+        lines.append(f"A service does not see {names} of this shell; set it in config.toml.")
+    return lines
 
 
 class ServiceRemoval:
@@ -183,16 +183,16 @@ class ServiceRemoval:
 
     def carry_out(self) -> list[str]:
         """Stop fleetd and remove the files; return what was done."""
-        said = []
+        lines = []
         if self._manager and self.pending:
             self._manager.disable()
             for each in self.pending:
                 kept = each.carry_out()
-                said.append(f"Removed {each.path}")
+                lines.append(f"Removed {each.path}")
                 if kept:
-                    said.append(f"It had been edited; as it was: {kept}")
+                    lines.append(f"It had been edited; as it was: {kept}")
             self._manager.forget()
-        return said + _end()
+        return lines + _end()
 
 
 def uninstall(args: Namespace, manager: Service | None) -> InstallReport:

@@ -103,11 +103,11 @@ def summary(changes: list[UnitFile]) -> list[str]:
     """Return the lines of a new agent that are specific to this installation."""
     import plistlib
 
-    said = []
+    lines = []
     for each in changes:
-        told = plistlib.loads(each.after or plistlib.dumps({}))
-        said += [f"{key}: {told[key]}" for key in ("ProgramArguments", "EnvironmentVariables")]
-    return said
+        plist = plistlib.loads(each.after or plistlib.dumps({}))
+        lines += [f"{key}: {plist[key]}" for key in ("ProgramArguments", "EnvironmentVariables")]
+    return lines
 
 
 def enable() -> None:

@@ -38,8 +38,8 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         # Imported here: most users of this module never need it.
         import subprocess
 
-        told = f"{words[0]} cannot be run: {error}"
-        return subprocess.CompletedProcess(words, 127, "", told)
+        message = f"{words[0]} cannot be run: {error}"
+        return subprocess.CompletedProcess(words, 127, "", message)
 
 
 def succeeds(*words: str) -> bool:

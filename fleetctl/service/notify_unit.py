@@ -72,15 +72,15 @@ class NotifyRemoval(UnitRemoval):
 
     def carry_out(self) -> list[str]:
         """Stop the unit and remove the files; return what was done."""
-        said = super().carry_out()
+        lines = super().carry_out()
         for file in self._files:
             notify_options.write(None)
-            said.append(f"Removed {file}")
+            lines.append(f"Removed {file}")
         for file in self._ledgers:
             config_file.write(config_file.read(file), None)
         with suppress(OSError):
             ledger.directory().rmdir()
-        return said or ["Removed what was told."]
+        return lines or ["Removed what was told."]
 
 
 def _existing(path: Path) -> Iterator[Path]:

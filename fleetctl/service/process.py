@@ -53,10 +53,10 @@ class Silent(LimitExceeded):
     """A process listens and does not answer; ``pid`` is the daemon's, if that is known."""
 
     def __init__(self, pid: int | None) -> None:
-        who = "fleetd" if pid is None else f"fleetd (pid {pid})"
+        daemon = "fleetd" if pid is None else f"fleetd (pid {pid})"
         end = "fleetctl daemon restart" if pid is None else f"kill -KILL {pid}"
         super().__init__(
-            f"{who} does not answer.",
+            f"{daemon} does not answer.",
             hint="It may be busy, or hang: fleetctl daemon logs. If it hangs, end it with "
             f"{end}; nothing that was acknowledged is lost.",
         )

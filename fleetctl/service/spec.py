@@ -140,15 +140,15 @@ def _python_path(interpreter: str) -> dict[str, str]:
     if given := os.environ.get("PYTHONPATH"):
         made = os.pathsep.join(map(os.path.abspath, given.split(os.pathsep)))
         wanted.append({"PYTHONPATH": made})
-    said = ""
+    error = ""
     for each in wanted:
         words = [interpreter, "-P", "-c", "import fleetd"]
         done = run_program(words, env=bare | each, cwd="/", timeout_s=_TRY_S)
         if done.returncode == 0:
             return each
-        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        error = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
     raise InvalidState(
-        f"{interpreter} cannot run fleetd: {said}.",
+        f"{interpreter} cannot run fleetd: {error}.",
         hint="Install fleetd into the environment of this fleetctl, then try again.",
     )
 

@@ -112,31 +112,31 @@ def findings(manager: Service, seen: ServiceState) -> Iterator[Finding]:
     """Yield what there is to say about an installed service."""
     if not seen.installed:
         return
-    ok, told = _files(manager)
-    yield Finding(check="service", ok=ok, subject=manager.KIND, detail=told)
+    ok, detail = _files(manager)
+    yield Finding(check="service", ok=ok, subject=manager.KIND, detail=detail)
     if seen.enabled is False:
-        told = "it does not start by itself; run: fleetctl daemon install"
-        yield Finding(check="autostart", ok=False, subject=manager.KIND, detail=told)
+        detail = "it does not start by itself; run: fleetctl daemon install"
+        yield Finding(check="autostart", ok=False, subject=manager.KIND, detail=detail)
     if seen.lingering is not None:
         # Off is not a fault: on a desktop the agents end at logout, too.
-        told = "on" if seen.lingering else f"off: {ENDS_AT_LOGOUT}"
+        detail = "on" if seen.lingering else f"off: {ENDS_AT_LOGOUT}"
         yield Finding(
             check="lingering",
             ok=True,
             subject=manager.KIND,
-            detail=told,
+            detail=detail,
             note=not seen.lingering,
         )
 
 
 def _matters(change: UnitFile) -> bool:
     """Return whether more than the PATH would change, which differs between shells."""
-    told = [
+    changed = [
         line
         for line in change.diff()
         if line[:1] in "+-" and not line.startswith(("+++", "---")) and not is_digest_line(line)
     ]
-    return change.edited or any(not line[1:].startswith("Environment=PATH=") for line in told)
+    return change.edited or any(not line[1:].startswith("Environment=PATH=") for line in changed)
 
 
 def _files(manager: Service) -> tuple[bool, str]:

@@ -164,9 +164,9 @@ def installed() -> bool:
 
 def summary(changes: list[UnitFile]) -> list[str]:
     """Return the lines of new units that are specific to this installation."""
-    told = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
+    prefixes = ("ListenStream=", "ExecStart=", "Environment=", "ReadWritePaths=", "RestrictAddress")
     lines = [line for each in changes for line in (each.after or b"").decode().splitlines()]
-    return [line for line in lines if line.startswith(told)]
+    return [line for line in lines if line.startswith(prefixes)]
 
 
 def stop_before_change() -> None:
@@ -263,12 +263,12 @@ def condition(seen: Mapping[str, str]) -> str:
     """Return what systemd reports about a unit, in a few words."""
     if not seen:
         return ""
-    told = f"{seen.get('ActiveState', 'unknown')} ({seen.get('SubState', 'unknown')})"
+    text = f"{seen.get('ActiveState', 'unknown')} ({seen.get('SubState', 'unknown')})"
     if (result := seen.get("Result", "success")) != "success":
-        told += f", {result}"
+        text += f", {result}"
     if (restarts := seen.get("NRestarts", "0")) not in ("0", ""):
-        told += f", restarts: {restarts}"
-    return told
+        text += f", restarts: {restarts}"
+    return text
 
 
 def log_command() -> list[str]:

@@ -108,8 +108,8 @@ class UserUnit(NamedTuple):
         InvalidParams from the question, InvalidState and Storage.
         """
         unit = plan_unit_file(self.path, text)
-        told = {"files": [str(self.path)], "changed": not args.dry_run}
-        report = InstallReport([], told)
+        data = {"files": [str(self.path)], "changed": not args.dry_run}
+        report = InstallReport([], data)
         stream = sys.stderr if args.json else sys.stdout
         for line in (*begins, *_shown(unit, whole=args.dry_run), *ends):
             print(console.clean(line), file=stream)
@@ -190,23 +190,23 @@ class UnitRemoval:
 
     def carry_out(self) -> list[str]:
         """Stop the unit and remove the files; return what was done."""
-        said = []
+        lines = []
         if self._planned:
             self._unit.stop()
         for each in self._planned:
             kept = each.carry_out()
-            said.append(f"Removed {each.path}")
+            lines.append(f"Removed {each.path}")
             if kept:
-                said.append(f"It had been edited; as it was: {kept}")
+                lines.append(f"It had been edited; as it was: {kept}")
         if self._planned:
             self._unit.forget()
-        return said
+        return lines
 
 
 def uninstall(args: Namespace, unit: UserUnit, removal: UnitRemoval) -> InstallReport:
     """Stop the unit and remove its files; raises Cancelled from the question."""
-    told = {"files": removal.shown(), "changed": bool(removal) and not args.dry_run}
-    report = InstallReport([], told)
+    data = {"files": removal.shown(), "changed": bool(removal) and not args.dry_run}
+    report = InstallReport([], data)
     if not removal:
         report.said.append(unit.missing)
         return report

@@ -116,8 +116,8 @@ class WatchApp(App[None]):
         if message.pane.id == "checkpoints":
             self._ask(details.a_checkpoint(row.key))
         else:
-            told = details.known(str(message.pane.id), row.record, self.state, self.view)
-            self.push_screen(Page(*told))
+            contents = details.known(str(message.pane.id), row.record, self.state, self.view)
+            self.push_screen(Page(*contents))
 
     def _ask(self, question: details.Question) -> None:
         """Open a page that needs an answer from the daemon, without blocking the screen."""

@@ -132,16 +132,16 @@ def span(ms: int) -> str:
 
 def silence(ms: int, *, silent: bool = True) -> str:
     """Return the time without activity: ``active now``, ``silent 4 min``, ``4 min ago``."""
-    told = span(ms)
-    if told == "now":
+    duration = span(ms)
+    if duration == "now":
         return "active now"
-    return f"silent {told}" if silent else f"{told} ago"
+    return f"silent {duration}" if silent else f"{duration} ago"
 
 
 def ago(ms: int) -> str:
     """Return how long ago something was: ``now``, ``4 min ago``."""
-    told = span(ms)
-    return told if told == "now" else f"{told} ago"
+    duration = span(ms)
+    return duration if duration == "now" else f"{duration} ago"
 
 
 def left(ms: int) -> str:

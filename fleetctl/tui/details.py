@@ -27,9 +27,9 @@ from .visible import MissionSeen, View
 
 
 def _fields(*pairs: tuple[str, Any]) -> Iterator[str]:
-    told = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
-    wide = max((len(name) for name, _ in told), default=0) + 2
-    for name, value in told:
+    present = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
+    wide = max((len(name) for name, _ in present), default=0) + 2
+    for name, value in present:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield f"{name + ':':<{wide}}{console.clean(text)}"
 
@@ -53,10 +53,10 @@ def mission(seen: MissionSeen, _state: WatchState, view: View) -> str:
         ("Directory", record.get("project_dir")),
         *((name.capitalize(), _when(record.get(f"{name}_at"), view)) for name in _MOMENTS),
     ]
-    told = [*_fields(*fields), *_section("Description", record.get("description"))]
+    lines = [*_fields(*fields), *_section("Description", record.get("description"))]
     if seen.waits:
-        told += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
-    return "\n".join([seen.title, "", *told])
+        lines += ["", "It waits for recovery:", f"  fleetctl resume --mission {seen.id}"]
+    return "\n".join([seen.title, "", *lines])
 
 
 def _last_activity(seen: MissionSeen) -> str | None:
@@ -85,7 +85,7 @@ def _when(timestamp: str | None, view: View) -> str | None:
 
 def sortie(record: Any, _state: WatchState, view: View) -> str:
     """Return what is known about a sortie."""
-    told = [
+    lines = [
         record.title,
         "",
         *_fields(
@@ -103,12 +103,12 @@ def sortie(record: Any, _state: WatchState, view: View) -> str:
         *_section("Blocked", record.blocked_reason),
         *_section("Result", record.result),
     ]
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def agent(record: Any, state: WatchState, view: View) -> str:
     """Return what is known about an agent, and what it declared about itself."""
-    told = [
+    lines = [
         *_fields(
             ("Agent", record.id),
             ("Role", record.role),
@@ -130,29 +130,33 @@ def agent(record: Any, state: WatchState, view: View) -> str:
         )
     ]
     if note := record.note:
-        told += _section("Noted last action", note.last_action)
-        told += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
-        told += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
+        lines += _section("Noted last action", note.last_action)
+        lines += _section("Next steps", "\n".join(f"- {each}" for each in note.next_steps))
+        lines += _section("Blockers", "\n".join(f"- {each}" for each in note.blockers))
     held = [console.path(lock.file) for lock in state.locks if lock.held_by == record.id]
-    told += _section("Holds", "\n".join(held))
-    told += _section("Running", "\n".join(_running(record.get("state"), view)))
-    return "\n".join(told)
+    lines += _section("Holds", "\n".join(held))
+    lines += _section("Running", "\n".join(_running(record.get("state"), view)))
+    return "\n".join(lines)
 
 
 def _action(record: Any) -> list[tuple[str, str]]:
-    told = record.get("state")
-    return [] if told is None else [(action_label(told, record.status), action_of(told))]
+    agent_state = record.get("state")
+    return (
+        []
+        if agent_state is None
+        else [(action_label(agent_state, record.status), action_of(agent_state))]
+    )
 
 
-def _running(told: Any, view: View) -> list[str]:
+def _running(agent_state: Any, view: View) -> list[str]:
     """Return what runs for an agent, each with when it was last seen."""
-    if told is None:
+    if agent_state is None:
         return []
     lines = [
         f"{each.kind} {each.id}: {each.told or ''} (last seen {cells.ago(ms)})"
-        for each, ms in ((each, view.now_ms - moment(each.seen_at)) for each in told.running)
+        for each, ms in ((each, view.now_ms - moment(each.seen_at)) for each in agent_state.running)
     ]
-    return [*lines, *([f"and {told.running_more} more"] if told.running_more else [])]
+    return [*lines, *([f"and {agent_state.running_more} more"] if agent_state.running_more else [])]
 
 
 def lock(record: Any, state: WatchState, view: View) -> str:
@@ -212,26 +216,26 @@ _STATES = {
 def waiting(state: WatchState, view: View) -> str:
     """Return what waits for recovery, and how a user continues it."""
     passed = max(0, view.tick_ms - state.status_at)
-    told = []
+    lines = []
     for each in visible.candidates(state):
         silent = cells.silence(each.inactivity_duration_ms + passed)
         point = (
             f"{each.checkpoint_id} ({each.checkpoint_progress}%)" if each.checkpoint_id else None
         )
-        told += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
-        told += [f"  {console.lost_agents(each)}"] * bool(each.lost_agents)
-        told += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
-        told += [f"  newest checkpoint: {point or 'none'}"]
+        lines += ["", f"{each.mission_title}:", f"  {each.mission_id}, {silent}"]
+        lines += [f"  {console.lost_agents(each)}"] * bool(each.lost_agents)
+        lines += [f"  only the part of {each.agent_id} waits"] * bool(each.agent_id)
+        lines += [f"  newest checkpoint: {point or 'none'}"]
         if point:
             for command in console.resume_commands(each):
                 # Each on its own line: there is more room, and it is easier to copy.
-                told += ["  To see what it would do:", f"  {command} --dry-run"]
-                told += ["  To restore the work:", f"  {command}"]
+                lines += ["  To see what it would do:", f"  {command} --dry-run"]
+                lines += ["  To restore the work:", f"  {command}"]
     for each in visible.under_way(state):
         title = visible.title_of(state, each.mission_id)
-        who = f", {each.agent_id}" if each.agent_id else ""
-        told += ["", f"{title}:", f"  {each.id}{who}: {_STATES.get(each.state, each.state)}"]
-    return "\n".join(told[1:]) or "Nothing waits for recovery."
+        agent_id = f", {each.agent_id}" if each.agent_id else ""
+        lines += ["", f"{title}:", f"  {each.id}{agent_id}: {_STATES.get(each.state, each.state)}"]
+    return "\n".join(lines[1:]) or "Nothing waits for recovery."
 
 
 _PAGES: dict[str, tuple[str, Callable[[Any, WatchState, View], str]]] = {
@@ -270,7 +274,7 @@ class Question(NamedTuple):
         if isinstance(answer, FleetError):
             hint = f"\nHint: {answer.hint}" if answer.hint else ""
             return f"Error: {answer.message}{hint}"
-        warnings = "".join(f"Warning: {told}\n" for told in answer.warnings)
+        warnings = "".join(f"Warning: {warning}\n" for warning in answer.warnings)
         return warnings + self.text(answer)
 
 

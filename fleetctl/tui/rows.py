@@ -37,12 +37,12 @@ class Row:
         return self.tell()
 
 
-def _text(told: object, columns: int, style: str = "") -> Line:
-    return [(pad(shown(told), columns), style)]
+def _text(value: object, columns: int, style: str = "") -> Line:
+    return [(pad(shown(value), columns), style)]
 
 
-def _number(told: object, columns: int, style: str = "") -> Line:
-    return [(pad(shown(told), columns, right=True), style)]
+def _number(value: object, columns: int, style: str = "") -> Line:
+    return [(pad(shown(value), columns, right=True), style)]
 
 
 _GAP: Line = [("  ", "")]
@@ -75,28 +75,28 @@ def _silence(seen: MissionSeen) -> Line:
 
 
 def _sortie(sortie: Any, _state: WatchState, _view: View, columns: int) -> Line:
-    who = max(8, min(20, columns // 6))
+    name_columns = max(8, min(20, columns // 6))
     status = sortie.status.replace("_", " ")
     progress = f"{sortie.progress}%" if sortie.status in ("in_progress", "blocked") else ""
-    end = _GAP + _text(sortie.assigned_to or "", who) + _GAP
+    end = _GAP + _text(sortie.assigned_to or "", name_columns) + _GAP
     end += _text(status, 11, style_of(sortie.status)) + _number(progress, 5)
     room = columns - 2 - sum(width(text) for text, _ in end)
     over = sortie.status in ("completed", "failed")
-    told = fitted(_title_and_notes(sortie, "dim" if over else ""), room)
-    return fitted([*mark(sortie.status), *told, *end], columns)
+    line = fitted(_title_and_notes(sortie, "dim" if over else ""), room)
+    return fitted([*mark(sortie.status), *line, *end], columns)
 
 
 def _title_and_notes(sortie: Any, style: str) -> Line:
-    told: Line = [(shown(sortie.title), style)]
+    line: Line = [(shown(sortie.title), style)]
     if sortie.status == "blocked" and sortie.blocked_reason:
-        told.append((f": {shown(sortie.blocked_reason)}", "warn"))
+        line.append((f": {shown(sortie.blocked_reason)}", "warn"))
     elif sortie.status == "in_progress" and sortie.progress_notes:
-        told.append((f": {shown(sortie.progress_notes)}", "dim"))
-    return told
+        line.append((f": {shown(sortie.progress_notes)}", "dim"))
+    return line
 
 
 def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
-    told = cells.span(view.now_ms - moment(agent.last_seen_at))
+    age = cells.span(view.now_ms - moment(agent.last_seen_at))
     needs = (agent.needs or agent.status).replace("_", " ")
     roomy = columns >= NARROW
     end = [*_GAP]
@@ -111,7 +111,7 @@ def _agent(agent: Any, state: WatchState, view: View, columns: int) -> Line:
     end += _text(needs, 13 if roomy else 10, style_of(agent.status))
     room = columns - 2 - sum(width(text) for text, _ in end)
     if room - 7 >= longest or room < longest:
-        end += _number(told, 7, "dim")
+        end += _number(age, 7, "dim")
         room -= 7
     style = "strong" if agent.role == "dispatch" else ""
     name = _text(agent.id, max(18, min(longest, room)) if roomy else room, style)
@@ -130,8 +130,8 @@ def _names_harness(agent: Any) -> bool:
 
 def _lock(lock: Any, _state: WatchState, view: View, columns: int) -> Line:
     ms = visible.lease_left(lock, view)
-    who = max(8, min(20, columns // 4))
-    end = _GAP + _text(lock.held_by, who)
+    name_columns = max(8, min(20, columns // 4))
+    end = _GAP + _text(lock.held_by, name_columns)
     end += _number(cells.left(ms), 7, "warn" if ms < 60_000 else "dim")
     room = columns - sum(width(text) for text, _ in end)
     return fitted([(pad(cut_front(shown(console.path(lock.file)), room), room), ""), *end], columns)
@@ -165,11 +165,11 @@ def _event(event: Any, state: WatchState, _view: View, columns: int) -> Line:
     at = times.clock(moment(event.timestamp), seconds=columns >= 70)
     tone = _TONES.get(events.tone(event.type) or "", "")
     inside = visible.directory_of(state, event.mission_id)
-    told: Line = [(f"{at}  ", "dim"), (shown(events.sentence(event, inside=inside)), tone)]
+    line: Line = [(f"{at}  ", "dim"), (shown(events.sentence(event, inside=inside)), tone)]
     if columns < ROOMY or not event.mission_id:
-        return fitted(told, columns)
+        return fitted(line, columns)
     where = shown(visible.title_of(state, event.mission_id))
-    return fitted([*fitted(told, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
+    return fitted([*fitted(line, columns - 32), ("  ", ""), *_text(where, 30, "dim")], columns)
 
 
 def _checkpoint(checkpoint: Any, _state: WatchState, view: View, columns: int) -> Line:
@@ -182,8 +182,8 @@ def _checkpoint(checkpoint: Any, _state: WatchState, view: View, columns: int) -
     details = checkpoint.trigger_details or ("before a recovery" if checkpoint.undo else "")
     held = [(checkpoint.sortie_count, "sortie"), (checkpoint.lock_count, "lock")]
     if columns >= ROOMY:
-        told = ", ".join(console.plural(count, noun) for count, noun in held if count)
-        end = _GAP + _text(told, 22, "dim") + end
+        contents = ", ".join(console.plural(count, noun) for count, noun in held if count)
+        end = _GAP + _text(contents, 22, "dim") + end
     room = columns - sum(width(text) for text, _ in line + end)
     return fitted([*line, *_text(details, room, "dim"), *end], columns)
 

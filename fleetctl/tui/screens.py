@@ -82,18 +82,18 @@ def _counts(state: WatchState) -> Line:
         return []
     here = len([each for each in state.agents if each.status != "lost"])
     lost = len(state.agents) - here
-    told = [
+    parts = [
         f"{len(state.status.missions)} in progress",
         f"{here} of {here + lost} agents" if lost else plural(here, "agent"),
         plural(counts.locks, "lock"),
         f"{counts.messages} undelivered",
     ]
     if conflicts := getattr(state.status, "conflicts", 0):
-        told.insert(2, plural(conflicts, "conflict"))
+        parts.insert(2, plural(conflicts, "conflict"))
     if machines := state.status.machines:
         present = len([each for each in machines if each.status == "here"])
-        told.insert(1, f"{present} of {plural(len(machines), 'machine')}")
-    return [("   ", ""), (" · ".join(told), "dim")]
+        parts.insert(1, f"{present} of {plural(len(machines), 'machine')}")
+    return [("   ", ""), (" · ".join(parts), "dim")]
 
 
 def alerts(state: WatchState, view: View, columns: int, most: int) -> list[Line]:
@@ -417,8 +417,8 @@ class Board(Screen[None]):
     def show(self) -> None:
         """Show the current state."""
         columns, lines = self.size
-        told = alerts(self.state, self.view, columns, max(1, lines // 12))
-        arranged = self._arranged(len(told))
+        alert_lines = alerts(self.state, self.view, columns, max(1, lines // 12))
+        arranged = self._arranged(len(alert_lines))
         if arranged != self._placed:
             self._placed = arranged
             for widget in self.query(TextLines):
@@ -429,7 +429,7 @@ class Board(Screen[None]):
                     widget.styles.width, widget.styles.height = place.width, place.height
         line = header(self.state, self.view, columns, self.waiting)
         self.query_one("#header", TextLines).show_lines([line])
-        self.query_one("#alerts", TextLines).show_lines(told)
+        self.query_one("#alerts", TextLines).show_lines(alert_lines)
         self.query_one("#footer", TextLines).show_lines([footer(KEYS, columns)])
         for name, place in arranged.items():
             if name in PANES:

@@ -158,14 +158,14 @@ def _urgency(agent: Any) -> int:
 def _is_searched(state: WatchState, view: View, agent: Any) -> bool:
     """Return whether an agent's line, or what is known about its work, matches the search."""
     parts = (agent.id, agent.harness, agent.needs or agent.status, *work_of(agent))
-    told = " ".join(filter(None, (*parts, title_of(state, agent.mission_id)))).casefold()
-    return all(word in told for word in view.search.casefold().split())
+    text = " ".join(filter(None, (*parts, title_of(state, agent.mission_id)))).casefold()
+    return all(word in text for word in view.search.casefold().split())
 
 
 def work_of(agent: Any) -> tuple[str, str]:
     """Return the project of an agent and what it does or needs; empty if unknown."""
-    told = agent.get("state")
-    return ("", "") if told is None else (project_of(told), doing_of(told))
+    agent_state = agent.get("state")
+    return ("", "") if agent_state is None else (project_of(agent_state), doing_of(agent_state))
 
 
 def locks(state: WatchState, view: View) -> list[Any]:
@@ -223,8 +223,8 @@ def candidates(state: WatchState) -> list[RecoveryCandidate]:
 def under_way(state: WatchState) -> list[Any]:
     """Return the recoveries after which no agent has continued yet."""
     waiting = {each.mission_id for each in candidates(state)}
-    told = state.status.recoveries if state.status else []
-    return [each for each in told if each.mission_id not in waiting]
+    recoveries = state.status.recoveries if state.status else []
+    return [each for each in recoveries if each.mission_id not in waiting]
 
 
 def title_of(state: WatchState, mission_id: str | None) -> str:

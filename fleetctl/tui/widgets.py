@@ -177,12 +177,12 @@ class Pane(TextLines, can_focus=True):
         end = f"{more} {rule}" if more else rule
         title = cut(f"{rule} {self._title} ", self._columns - width(end))
         room_aside = max(0, self._columns - width(title) - width(end) - 2)
-        told = cut(self._aside, room_aside)
-        told = f"{told} " if told else ""
-        fill = rule * (self._columns - width(title + told + end))
+        aside = cut(self._aside, room_aside)
+        aside = f"{aside} " if aside else ""
+        fill = rule * (self._columns - width(title + aside + end))
         ruled = "rule" if self.has_focus else "dim"
         name = "title" if self.has_focus else "strong"
-        return [(title[:1], ruled), (title[1:], name), (told, "dim"), (fill + end, ruled)]
+        return [(title[:1], ruled), (title[1:], name), (aside, "dim"), (fill + end, ruled)]
 
     def _marked(self, at: int) -> Line:
         line = self._rows[at].line

@@ -93,8 +93,8 @@ def _last_event(given: str | None) -> tuple[str | None, int | None]:
 
 def _begin(events: AsyncEvents) -> bytes:
     now = iso(time.time_ns() // 1_000_000)
-    told = {"position": events.position, "epoch": events.epoch, "now": now}
-    return _frame("begin", told, f"{events.epoch}:{events.position}")
+    data = {"position": events.position, "epoch": events.epoch, "now": now}
+    return _frame("begin", data, f"{events.epoch}:{events.position}")
 
 
 def _frame(name: str, data: Any, position: str = "") -> bytes:

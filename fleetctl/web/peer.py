@@ -34,9 +34,9 @@ def check_user(sock: trio.socket.SocketType) -> None:
     found = [uid for table in read if (uid := _uid(table, ends)) is not None]
     if not read or {*found} & {os.getuid(), ROOT}:
         return
-    whose = f"uid {found[0]}" if found else "of whom the kernel tells nothing"
+    owner = f"uid {found[0]}" if found else "of whom the kernel tells nothing"
     raise Denied(
-        f"The request comes from another user of this computer ({whose}).",
+        f"The request comes from another user of this computer ({owner}).",
         hint="Open the link as the user who ran fleetctl web.",
     )
 

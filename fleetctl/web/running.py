@@ -143,10 +143,10 @@ def find_or_claim(path: Path) -> RunningServer | Claim:
 def wait_to_claim(path: Path, on_wait: Callable[[RunningServer], None]) -> Claim:
     """Return the right to be the server, once no other one runs."""
     _check_directory(path)
-    told = False
+    notified = False
     while (claim := _try_to_claim(path)) is None:
-        if not told and (found := ask(path)) is not None:
-            told = True
+        if not notified and (found := ask(path)) is not None:
+            notified = True
             on_wait(found)
         time.sleep(WAIT_S)
     return claim

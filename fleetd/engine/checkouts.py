@@ -60,8 +60,8 @@ def _packed(path: str, name: str) -> str | None:
     return _commit(text[text.rfind(b"\n", 0, found) + 1 : found].decode()) if found > 0 else None
 
 
-def _commit(told: str | None) -> str | None:
-    return told if told and _COMMIT.fullmatch(told) else None
+def _commit(commit: str | None) -> str | None:
+    return commit if commit and _COMMIT.fullmatch(commit) else None
 
 
 def _first_line(path: str) -> str | None:

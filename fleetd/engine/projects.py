@@ -280,10 +280,10 @@ async def refuse_ignored(
     real = [facts.real for facts in await files.look(*filter(None, named))]
     check_not_ignored([cwd, getattr(request, "project_dir", None), *real], ignored)
     recorded = isinstance(request, SnapshotRecord)
-    who = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
-    if isinstance(request, SnapshotRecord) and request.run_id and not any(who):
-        who.append(await read(agent_of_run, request.run_id))
-    for agent_id in filter(None, who):
+    agent_ids = [getattr(request, name, None) for name in _WHO] if recorded or not cwd else []
+    if isinstance(request, SnapshotRecord) and request.run_id and not any(agent_ids):
+        agent_ids.append(await read(agent_of_run, request.run_id))
+    for agent_id in filter(None, agent_ids):
         with contextlib.suppress(NotFound):
             agent = await read(agents.get, AgentGet(agent_id))
             if (agent.machine or "") == machine:

@@ -170,8 +170,8 @@ async def _ask(file_system: FileSystem, root: str) -> _Known:
     # Taken before the settings are read, so that changes meanwhile are noticed.
     stamps = await file_system.run_short(partial(_stamps, files=files), root)
     real_top = (await file_system.look(top))[0].real
-    told = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
-    return _Known(_parsed(real_top, common, told or ""), files, stamps)
+    output = await git.ask(here, "config", "--null", "--get-regexp", _SETTINGS)
+    return _Known(_parsed(real_top, common, output or ""), files, stamps)
 
 
 def _parsed(top: str, common: str, settings: str) -> Repository:
@@ -306,17 +306,17 @@ _UNBORN = "No commits yet on "
 
 def _branch(line: str) -> str:
     """Return a branch and its upstream, in quotes, from the first line of Git's status."""
-    told = line.removeprefix("## ")
+    header = line.removeprefix("## ")
     # No name of a branch contains a blank; Git's own words follow it.
-    if told.startswith(_UNBORN):
-        return f"{_quoted(told.removeprefix(_UNBORN))}, no commits yet"
-    names, _, rest = told.partition(" ")
+    if header.startswith(_UNBORN):
+        return f"{_quoted(header.removeprefix(_UNBORN))}, no commits yet"
+    names, _, rest = header.partition(" ")
     return f"{_quoted(names)} {rest}".rstrip()
 
 
-def _commit(told: str) -> str:
+def _commit(entry: str) -> str:
     """Return a commit's hash, author and subject; the latter two are free text, and quoted."""
-    name, author, subject = told.split("\0", 2)
+    name, author, subject = entry.split("\0", 2)
     return f"{name} by {_quoted(author)}: {_quoted(subject)}"
 
 

@@ -35,7 +35,7 @@ class Antigravity(Adapter):
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
         named = event if event in _EVENTS else None
-        named = named or next((told for mark, told in _MARKS.items() if mark in payload), None)
+        named = named or next((name for mark, name in _MARKS.items() if mark in payload), None)
         if named is None:
             raise Unfit(f"it has none of {', '.join(_MARKS)}")
         report = self._reader.read(_in_claudes_words(payload, named), None)
@@ -61,7 +61,7 @@ def _in_claudes_words(payload: Payload, event: str) -> Payload:
         event = {"PostToolUse": "PostToolUseFailure", "Stop": "StopFailure"}[event]
     roots = payload.get("workspacePaths")
     call = payload.get("toolCall")
-    told: Payload = {
+    converted: Payload = {
         "hook_event_name": event,
         "session_id": payload.get("conversationId"),
         "cwd": roots[0] if isinstance(roots, list) and roots else None,
@@ -71,9 +71,9 @@ def _in_claudes_words(payload: Payload, event: str) -> Payload:
         "tool_use_id": None if step is None else str(step),
     }
     if isinstance(call, dict):
-        told["tool_name"] = call.get("name")
-        told["tool_input"] = _arguments(call.get("args"))
-    return told
+        converted["tool_name"] = call.get("name")
+        converted["tool_input"] = _arguments(call.get("args"))
+    return converted
 
 
 def _arguments(given: Any) -> Payload:

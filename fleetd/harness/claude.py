@@ -91,36 +91,36 @@ def _session_started(call: ToolCall) -> Happenings:
     """
     started = SessionStarted(source=_SOURCES.get(text(call.payload, "source") or "", "startup"))
     million = (text(call.payload, "model") or "").endswith("[1m]")
-    told = {**call.payload, "size": 1_000_000 if million else None}
-    return (started, *window_used(told, "context_tokens", "size"))
+    payload = {**call.payload, "size": 1_000_000 if million else None}
+    return (started, *window_used(payload, "context_tokens", "size"))
 
 
 def _prompted(call: ToolCall) -> Happenings:
-    said = _prompt(call.payload)
-    written = _written(said)
+    prompt = _prompt(call.payload)
+    written = _written(prompt)
     if text(call.payload, "source") in _BY_A_PERSON and written:
         return (PromptSubmitted(prompt=cut(written, PROMPT_CHARS)),)
-    return (Noted(what="machine_prompt", message=cut(said, MESSAGE_CHARS) or None),)
+    return (Noted(what="machine_prompt", message=cut(prompt, MESSAGE_CHARS) or None),)
 
 
-def _written(said: str) -> str:
+def _written(prompt: str) -> str:
     """Return a prompt without the blocks that the harness put before it."""
     start = 0
-    while (opening := _PUT_IN.match(said, start)) is not None:
+    while (opening := _PUT_IN.match(prompt, start)) is not None:
         closing = f"</{opening[1]}>"
-        end = said.find(closing, opening.end())
+        end = prompt.find(closing, opening.end())
         if end < 0:
             break
         start = end + len(closing)
-    return said[start:].strip()
+    return prompt[start:].strip()
 
 
 def _prompt(payload: Payload) -> str:
     """Return a prompt's text; Kimi sends a list of parts."""
-    said = payload.get("prompt")
-    if isinstance(said, str):
-        return said
-    parts = said if isinstance(said, list) else []
+    prompt = payload.get("prompt")
+    if isinstance(prompt, str):
+        return prompt
+    parts = prompt if isinstance(prompt, list) else []
     texts = (text(each, "text", most=PROMPT_CHARS) for each in parts if isinstance(each, dict))
     return "\n".join(filter(None, texts))
 
@@ -135,10 +135,10 @@ def _backgrounded(call: ToolCall) -> Happenings:
     named = text(call.result, "backgroundTaskId") or subagent_id
     if named is None:
         return ()
-    told = call.command or text(call.given, "description", most=MESSAGE_CHARS)
+    description = call.command or text(call.given, "description", most=MESSAGE_CHARS)
     output = path(call.result.get("outputFile"), call.cwd)
     kind: RunningKind = "subagent" if subagent_id else "shell" if call.command else "task"
-    return (WorkRuns(items=(RunningItem(named, kind, told, output),)),)
+    return (WorkRuns(items=(RunningItem(named, kind, description, output),)),)
 
 
 def _running(payload: Payload) -> Happenings:
@@ -153,16 +153,16 @@ def _running(payload: Payload) -> Happenings:
     return (WorkRuns(items=known, whole=("shell", "subagent", "task", "schedule")),)
 
 
-def _task(told: Payload) -> RunningItem | None:
-    named = text(told, "id")
-    kind = _TASK_KINDS.get(text(told, "type") or "", "task")
-    words = text(told, "description", "command", "agent_type", "tool", "name", most=MESSAGE_CHARS)
+def _task(entry: Payload) -> RunningItem | None:
+    named = text(entry, "id")
+    kind = _TASK_KINDS.get(text(entry, "type") or "", "task")
+    words = text(entry, "description", "command", "agent_type", "tool", "name", most=MESSAGE_CHARS)
     return None if named is None else RunningItem(named, kind, words)
 
 
-def _cron(told: Payload) -> RunningItem | None:
-    named, when = text(told, "id"), text(told, "schedule")
-    words = text(told, "prompt", most=MESSAGE_CHARS)
+def _cron(entry: Payload) -> RunningItem | None:
+    named, when = text(entry, "id"), text(entry, "schedule")
+    words = text(entry, "prompt", most=MESSAGE_CHARS)
     shown = ": ".join(filter(None, (when, words)))
     return None if named is None else RunningItem(named, "schedule", shown or None)
 
@@ -178,8 +178,8 @@ def _interrupted(call: ToolCall) -> Happenings:
 def _teammate(payload: Payload) -> Happenings:
     """Return the sign of life of a teammate that an event names: it works on something."""
     named = text(payload, "teammate_name")
-    told = text(payload, "task_subject", most=MESSAGE_CHARS)
-    return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", told),)),)
+    subject = text(payload, "task_subject", most=MESSAGE_CHARS)
+    return () if named is None else (WorkRuns(items=(RunningItem(named, "teammate", subject),)),)
 
 
 def _teammate_idle(call: ToolCall) -> Happenings:
@@ -205,10 +205,10 @@ def plain_prompt(call: ToolCall) -> Happenings:
 
 
 def _compacted(call: ToolCall) -> Happenings:
-    said = call.payload.get("compact_summary")
-    if not isinstance(said, str):
+    summary = call.payload.get("compact_summary")
+    if not isinstance(summary, str):
         return (Compacted(),)
-    kept = _SUMMARY.sub("", _ANALYSIS.sub("", said)).strip()
+    kept = _SUMMARY.sub("", _ANALYSIS.sub("", summary)).strip()
     return (Compacted(summary=cut(kept, PROMPT_CHARS) or None),)
 
 
@@ -225,18 +225,18 @@ def _subagent_ended(call: ToolCall) -> Happenings:
 def _failed(call: ToolCall) -> Happenings:
     # The first field is what the CLI showed to its user.
     sentences = ("last_assistant_message", "error_details", "error_message")
-    said = text(call.payload, *sentences, most=ERROR_CHARS)
-    told = (
+    shown = text(call.payload, *sentences, most=ERROR_CHARS)
+    parts = (
         text(call.payload, "error", "error_type", most=ERROR_CHARS),
-        text(call.payload, *sentences[1:], most=ERROR_CHARS) or said,
+        text(call.payload, *sentences[1:], most=ERROR_CHARS) or shown,
     )
-    message = cut(": ".join(filter(None, told)), ERROR_CHARS) or "unknown"
-    reset = _RESET.search(message) or _RESET.search(said or "")
+    message = cut(": ".join(filter(None, parts)), ERROR_CHARS) or "unknown"
+    reset = _RESET.search(message) or _RESET.search(shown or "")
     stamp = f"|{reset[1]}" if reset else ""
     return (
         Failed(
             message=message.replace(stamp, ""),
-            said=said.replace(stamp, "") if said else None,
+            said=shown.replace(stamp, "") if shown else None,
             limited=_LIMITED.search(message) is not None,
             reset_at=iso(int(reset[1]) * 1_000) if reset else None,
         ),
@@ -422,8 +422,8 @@ class Claude(Adapter):
         return None
 
 
-def _output(event: str, **said: str) -> str:
-    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}})
+def _output(event: str, **fields: str) -> str:
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **fields}})
 
 
 adapter = Claude("claude")

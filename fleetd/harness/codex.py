@@ -89,14 +89,14 @@ class Codex(Adapter):
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return the one JSON object that is honoured: a single unknown key fails the hook."""
-        said: dict[str, str] = {}
+        output: dict[str, str] = {}
         if answer.deny is not None and answer.deny.strip() and report.denies:
-            said |= {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
+            output |= {"permissionDecision": "deny", "permissionDecisionReason": answer.deny}
         if answer.context and report.injects:
-            said["additionalContext"] = answer.context
-        if not said:
+            output["additionalContext"] = answer.context
+        if not output:
             return ""
-        return json.dumps({"hookSpecificOutput": {"hookEventName": report.event, **said}})
+        return json.dumps({"hookSpecificOutput": {"hookEventName": report.event, **output}})
 
     def look_back(self, tail: str) -> Happenings:
         """Return this turn's commands and edits as the rollout reports them, and the plan."""
@@ -116,12 +116,12 @@ def _started(call: ToolCall) -> Happenings:
 
 def _asked(call: ToolCall) -> Happenings:
     """Report a request for permission, which Codex may grant by itself immediately."""
-    told = HANDLERS["PermissionRequest"](call)
+    happenings = HANDLERS["PermissionRequest"](call)
     return tuple(
         replace(each, certain=False, beside=False)
         if isinstance(each, PermissionRequested)
         else each
-        for each in told
+        for each in happenings
     )
 
 
@@ -154,10 +154,10 @@ def _edits(call: ToolCall) -> tuple[str, ...]:
 
 def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     """Return whether a call passed if the response reports it; mostly only the rollout does."""
-    said = call.payload.get("tool_response")
-    if isinstance(said, str) and (found := _OUTCOME.match(said)) is not None:
+    response = call.payload.get("tool_response")
+    if isinstance(response, str) and (found := _OUTCOME.match(response)) is not None:
         passed = int(found[1]) == 0
-        output = said.partition("\nOutput:\n")[2]
+        output = response.partition("\nOutput:\n")[2]
         return passed, None if passed else ended_with(f"Exit code {found[1]}", output)
     return None, None
 

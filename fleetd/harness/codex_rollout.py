@@ -108,16 +108,16 @@ class _Seen:
             self._before[call_id] = self.plan if text(call, "name") == "update_plan" else ()
             self.plan = plan
 
-    def _put_out(self, output: Payload) -> None:
-        call_id, said = text(output, "call_id"), _output(output.get("output"))
+    def _put_out(self, payload: Payload) -> None:
+        call_id, output = text(payload, "call_id"), _output(payload.get("output"))
         if call_id is None:
             return
-        if call_id in self._before and _REFUSED.match(said):
+        if call_id in self._before and _REFUSED.match(output):
             self.plan = self._before[call_id]
-        if (no := _SAID_NO.match(said)) is not None:
+        if (no := _SAID_NO.match(output)) is not None:
             self.refused[call_id] = _refused(no[1], self._calls.get(call_id, {}))
         if call_id not in self.ended:
-            ended = _by_output(call_id, self._calls.get(call_id, {}), said)
+            ended = _by_output(call_id, self._calls.get(call_id, {}), output)
             if ended is not None:
                 self.ended[call_id] = ended
 
@@ -207,13 +207,13 @@ def _moved(change: Any) -> Any:
     return change.get("move_path") if isinstance(change, dict) else None
 
 
-def _by_output(call_id: str, call: Payload, said: str) -> ToolFinished | None:
+def _by_output(call_id: str, call: Payload, output: str) -> ToolFinished | None:
     """Return how a call ended, if its output reports it."""
     name = text(call, "name")
-    if name == "apply_patch" and said.startswith(_UNFIT_PATCH):
-        error = cut(said, ERROR_CHARS)
+    if name == "apply_patch" and output.startswith(_UNFIT_PATCH):
+        error = cut(output, ERROR_CHARS)
         return ToolFinished(tool=name, call_id=call_id, passed=False, error=error)
-    found = _EXITED.search(said.partition("\nOutput:")[0] + "\n")
+    found = _EXITED.search(output.partition("\nOutput:")[0] + "\n")
     if name not in _SHELLS or found is None or not 0 <= int(found[1]) < 2**31:
         return None
     try:
@@ -221,7 +221,7 @@ def _by_output(call_id: str, call: Payload, said: str) -> ToolFinished | None:
     except (ValueError, RecursionError, TypeError):
         return None
     line = _line(given.get("cmd") or given.get("command")) if isinstance(given, dict) else None
-    return _shell(call_id, line, int(found[1]), said.partition("\nOutput:\n")[2])
+    return _shell(call_id, line, int(found[1]), output.partition("\nOutput:\n")[2])
 
 
 def _shell(call_id: str, line: str | None, code: int, output: Any) -> ToolFinished | None:
@@ -255,11 +255,11 @@ def _written(message: Payload) -> str | None:
     return cut("\n".join(filter(None, texts)), MESSAGE_CHARS) or None
 
 
-def _output(said: Any) -> str:
+def _output(output: Any) -> str:
     """Return an output's text, the beginning of the first part where there are several."""
-    if isinstance(said, list) and said and isinstance(said[0], dict):
-        said = said[0].get("text")
-    return said if isinstance(said, str) else ""
+    if isinstance(output, list) and output and isinstance(output[0], dict):
+        output = output[0].get("text")
+    return output if isinstance(output, str) else ""
 
 
 def script_plan(script: str) -> tuple[Planned, ...] | None:
@@ -286,6 +286,6 @@ def _plain(literal: str) -> str:
         code = found[1] or found[2] or found[3]
         return chr(int(code, 16)) if code else _ESCAPED.get(found[4], found[4])
 
-    said = _ESCAPE.sub(character, literal[1:-1])
+    unescaped = _ESCAPE.sub(character, literal[1:-1])
     # A character beyond the first 65,536 is written as two halves.
-    return said.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
+    return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")

@@ -93,22 +93,22 @@ class Copilot(Adapter):
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        said = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
-        named = _event(said, event)
-        cwd = path(said.get("cwd"), None)
-        call = ToolCall(_in_claudes_fields(said), cwd)
+        normalized = {_SPELLINGS.get(name, name): value for name, value in payload.items()}
+        named = _event(normalized, event)
+        cwd = path(normalized.get("cwd"), None)
+        call = ToolCall(_in_claudes_fields(normalized), cwd)
         # The events of a subagent have its own id in place of the session's.
         return Report(
             harness=self.name,
             event=named,
-            session_id=text(said, "parentAgentId") or need(said, "sessionId"),
+            session_id=text(normalized, "parentAgentId") or need(normalized, "sessionId"),
             happenings=happenings_of(_HANDLERS, named, call),
-            subagent=_subagent(said, named),
+            subagent=_subagent(normalized, named),
             cwd=cwd,
-            transcript_path=path(said.get("transcriptPath"), None),
-            moment=_moment(said),
+            transcript_path=path(normalized.get("transcriptPath"), None),
+            moment=_moment(normalized),
             # Text added to a start is gone in the next process; that of a prompt or a tool stays.
-            injects=named in INJECTING and text(said, "source") != "resume",
+            injects=named in INJECTING and text(normalized, "source") != "resume",
             denies=named == "preToolUse" and bool(call.edits),
         )
 
@@ -122,10 +122,10 @@ class Copilot(Adapter):
         return ""
 
 
-def _subagent(said: Payload, event: str) -> str | None:
+def _subagent(payload: Payload, event: str) -> str | None:
     """Return the subagent of an event; before 1.0 it has a name and no id."""
-    told = text(said, "agentId")
-    return told or (text(said, "agentName") if event.startswith("subagent") else None)
+    agent_id = text(payload, "agentId")
+    return agent_id or (text(payload, "agentName") if event.startswith("subagent") else None)
 
 
 def _fitting(context: str) -> str:
@@ -133,21 +133,21 @@ def _fitting(context: str) -> str:
     return context.encode("utf-8", "replace")[:CONTEXT_BYTES].decode("utf-8", "ignore")
 
 
-def _event(said: Payload, word: str | None) -> str:
+def _event(payload: Payload, word: str | None) -> str:
     """Return the event's name: the payload's own, else the command line's, else by the shape."""
-    told = text(said, "hook_event_name") or cut(word or "", WORD_CHARS)
-    if told:
-        return _CLAUDES.get(told, told[:1].lower() + told[1:])
-    if shape := next((name for fields, name in _SHAPES if said.keys() >= {*fields}), None):
+    event = text(payload, "hook_event_name") or cut(word or "", WORD_CHARS)
+    if event:
+        return _CLAUDES.get(event, event[:1].lower() + event[1:])
+    if shape := next((name for fields, name in _SHAPES if payload.keys() >= {*fields}), None):
         return shape
     raise Unfit("it names no event and has no known form")
 
 
-def _moment(said: Payload) -> str | None:
+def _moment(payload: Payload) -> str | None:
     """Return the time of an event in ms since 1970, whichever way it is written."""
-    written = text(said, "timestamp")
+    written = text(payload, "timestamp")
     if written is None:
-        number = whole(said, "timestamp")
+        number = whole(payload, "timestamp")
         return None if number is None else str(number)
     try:
         return str(round(datetime.fromisoformat(written).timestamp() * 1_000))
@@ -155,25 +155,25 @@ def _moment(said: Payload) -> str | None:
         return written
 
 
-def _in_claudes_fields(said: Payload) -> Payload:
+def _in_claudes_fields(payload: Payload) -> Payload:
     """Return a payload in the fields that the readers of Claude's tool calls expect."""
-    given = said.get("toolArgs", said.get("toolInput"))
+    given = payload.get("toolArgs", payload.get("toolInput"))
     if isinstance(given, str) and given.startswith("{"):
         given = decoded(given, given)
-    said_back = _result(said)
-    found = _EXIT.search(said_back, max(0, len(said_back) - 200))
+    output = _result(payload)
+    found = _EXIT.search(output, max(0, len(output) - 200))
     ended: Payload = {"exit_code": int(found[1])} if found else {}
     return {
-        **said,
-        "tool_name": said.get("toolName"),
+        **payload,
+        "tool_name": payload.get("toolName"),
         "tool_input": given,
-        "tool_result": {"output": said_back[: found.start()] if found else said_back, **ended},
+        "tool_result": {"output": output[: found.start()] if found else output, **ended},
     }
 
 
-def _result(said: Payload) -> str:
-    told = table(said, "toolResult")
-    shown = told.get("textResultForLlm", told.get("text_result_for_llm"))
+def _result(payload: Payload) -> str:
+    result = table(payload, "toolResult")
+    shown = result.get("textResultForLlm", result.get("text_result_for_llm"))
     return shown if isinstance(shown, str) else ""
 
 
@@ -213,10 +213,10 @@ def _subagent_ended(call: ToolCall) -> Happenings:
 
 
 def _error_occurred(call: ToolCall) -> Happenings:
-    told = text(table(call.payload, "error"), "message", "name", most=ERROR_CHARS) or "unknown"
+    message = text(table(call.payload, "error"), "message", "name", most=ERROR_CHARS) or "unknown"
     if call.payload.get("recoverable") is True:
-        return (Noted(what="error_occurred", message=told),)
-    return (Failed(message=told),)
+        return (Noted(what="error_occurred", message=message),)
+    return (Failed(message=message),)
 
 
 def _notified(call: ToolCall) -> Happenings:

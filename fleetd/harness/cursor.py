@@ -63,8 +63,8 @@ class CursorCli(Adapter):
 
     def read(self, payload: Payload, event: str | None) -> Report:
         """Turn a payload into a report; raises Unfit."""
-        told = event_name(payload, event)
-        named = _CLAUDES.get(told, told)
+        raw_name = event_name(payload, event)
+        named = _CLAUDES.get(raw_name, raw_name)
         cwd = _cwd(payload)
         call = ToolCall(
             _in_claudes_fields(payload, named), cwd, silent=named == "afterShellExecution"
@@ -85,8 +85,8 @@ class CursorCli(Adapter):
     def reply(self, report: Report, answer: Answer) -> str:
         """Return the one JSON object that is honoured; empty wherever it would do harm."""
         if answer.deny is not None and report.denies:
-            told = {"user_message": answer.deny, "agent_message": answer.deny}
-            return json.dumps({"permission": "deny", **told})
+            messages = {"user_message": answer.deny, "agent_message": answer.deny}
+            return json.dumps({"permission": "deny", **messages})
         if answer.context and report.injects:
             return json.dumps({"additional_context": _fitting(answer.context)})
         return ""
@@ -106,9 +106,9 @@ def _cwd(payload: Payload) -> str | None:
 
 def _subagent(payload: Payload) -> str | None:
     """Return the agent inside the conversation; it may have a conversation of its own."""
-    told, own = text(payload, "subagent_id"), text(payload, "conversation_id")
+    subagent_id, own = text(payload, "subagent_id"), text(payload, "conversation_id")
     above = text(payload, "parent_conversation_id")
-    return told or (own if above is not None and own != above else None)
+    return subagent_id or (own if above is not None and own != above else None)
 
 
 def _in_claudes_fields(payload: Payload, named: str) -> Payload:

@@ -131,8 +131,8 @@ class Gemini(Adapter):
         if answer.deny is not None and report.denies:
             return json.dumps({"decision": "deny", "reason": answer.deny})
         if answer.context and report.injects:
-            said = {"hookEventName": report.event, "additionalContext": answer.context}
-            return json.dumps({"hookSpecificOutput": said})
+            output = {"hookEventName": report.event, "additionalContext": answer.context}
+            return json.dumps({"hookSpecificOutput": output})
         return ""
 
 
@@ -154,8 +154,8 @@ def _request_with(opening: str, context: str) -> str:
     shown = context.replace("<", "&lt;").replace(">", "&gt;")
     content = f"{opening}\n\n<hook_context>{shown}</hook_context>"
     request = {"messages": [{"role": "user", "content": content}]}
-    said = {"hookEventName": "BeforeModel", "llm_request": request}
-    return json.dumps({"hookSpecificOutput": said})
+    output = {"hookEventName": "BeforeModel", "llm_request": request}
+    return json.dumps({"hookSpecificOutput": output})
 
 
 def _session_started(call: ToolCall) -> Happenings:
@@ -163,11 +163,11 @@ def _session_started(call: ToolCall) -> Happenings:
 
 
 def _prompted(call: ToolCall) -> Happenings:
-    said = call.payload.get("prompt")
-    if not isinstance(said, str):
+    raw_prompt = call.payload.get("prompt")
+    if not isinstance(raw_prompt, str):
         return (Noted(what="empty_prompt"),)
-    put_in = _PUT_IN.match(said)
-    written = said[put_in.end() :] if put_in else said
+    put_in = _PUT_IN.match(raw_prompt)
+    written = raw_prompt[put_in.end() :] if put_in else raw_prompt
     prompt = cut(written.partition(_FILES)[0].strip(), PROMPT_CHARS)
     return (PromptSubmitted(prompt=prompt) if prompt.strip() else Noted(what="empty_prompt"),)
 
@@ -180,17 +180,17 @@ def _tool_finished(call: ToolCall) -> Happenings:
         edited=_edited(call) if passed is not False else (),
         passed=passed,
         error=error,
-        background=passed is None and _AWAY.match(_said(call)) is not None,
+        background=passed is None and _AWAY.match(_llm_text(call)) is not None,
         read=call.reads if passed is not False else None,
     )
     if not passed:
         return (finished,)
-    return (finished, *planned(call), *reverted(call, _said(call)), *_plan_refused(call))
+    return (finished, *planned(call), *reverted(call, _llm_text(call)), *_plan_refused(call))
 
 
 def _plan_refused(call: ToolCall) -> tuple[Refused, ...]:
     """Return the user's rejection of a plan that a tool showed; empty for all other calls."""
-    found = _REJECTED.match(_said(call)) if call.tool == "exit_plan_mode" else None
+    found = _REJECTED.match(_llm_text(call)) if call.tool == "exit_plan_mode" else None
     if found is None:
         return ()
     plan = text(call.given, "plan_filename", "plan_path", most=PATH_CHARS)
@@ -209,29 +209,31 @@ def _outcome(call: ToolCall) -> Outcome:
     """Return whether a call passed, and what was wrong; None for what is unknown (yet)."""
     wrong = call.result.get("error")
     if wrong:
-        told = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
-        return False, told or cut(_said(call), ERROR_CHARS) or "it failed without a reason"
-    return (True, None) if call.command is None else _ended(_said(call))
+        message = text(wrong, "message", most=ERROR_CHARS) if isinstance(wrong, dict) else None
+        return False, message or cut(_llm_text(call), ERROR_CHARS) or "it failed without a reason"
+    return (True, None) if call.command is None else _ended(_llm_text(call))
 
 
-def _ended(said: str) -> Outcome:
+def _ended(output: str) -> Outcome:
     """Return how a shell command ended; an exit code is reported only if it is not 0."""
-    if _AWAY.match(said):
+    if _AWAY.match(output):
         return None, None
-    if _STOPPED.match(said):
+    if _STOPPED.match(output):
         return False, "interrupted before it ended"
-    end = _END.search(said[-_END_CHARS:])
+    end = _END.search(output[-_END_CHARS:])
     if end is None:
         # A summary that the user requested in place of the output shows no outcome.
-        return (True if _RAN.match(said) else None), None
+        return (True if _RAN.match(output) else None), None
     passed = end[2] in _NOTHING_WRONG
-    printed = said[: end.start() - _END_CHARS] if len(said) > _END_CHARS else said[: end.start()]
+    printed = (
+        output[: end.start() - _END_CHARS] if len(output) > _END_CHARS else output[: end.start()]
+    )
     begun = _OUTPUT.search(printed)
     status = cut(f"{end[1].capitalize()} {end[2]}", WORD_CHARS)
     return passed, None if passed else ended_with(status, printed[begun.end() :] if begun else "")
 
 
-def _said(call: ToolCall) -> str:
+def _llm_text(call: ToolCall) -> str:
     """Return the text that the model gets from a tool: a text, a part, or a list of both."""
     content = call.result.get("llmContent")
     parts = content if isinstance(content, list) else [content]

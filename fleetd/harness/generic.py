@@ -52,11 +52,11 @@ class Generic(Adapter):
         """Turn a payload into a report; raises Unfit, even for an event that is unknown."""
         if text(payload, "hook_event_name") in HANDLERS and text(payload, "session_id") is not None:
             return self._alike.read(payload, None)
-        told, vendors = in_claudes_words(payload, event)
-        if told["hook_event_name"] not in HANDLERS:
+        converted, vendors = in_claudes_words(payload, event)
+        if converted["hook_event_name"] not in HANDLERS:
             why = f"its event {vendors} is not known" if vendors else "it names no event"
             raise Unfit(why, event=vendors or None)
-        return msgspec.structs.replace(self._foreign.read(told, None), event=vendors)
+        return msgspec.structs.replace(self._foreign.read(converted, None), event=vendors)
 
     def reply(self, report: Report, answer: Answer) -> str:
         """Return Claude's reply if the payload was Claude's in every respect, else nothing."""
@@ -65,16 +65,18 @@ class Generic(Adapter):
 
 def in_claudes_words(payload: Payload, event: str | None) -> tuple[Payload, str]:
     """Return a payload with Claude's names, and the vendor's name of its event."""
-    told = {_snake(name): value for name, value in payload.items()}
+    converted = {_snake(name): value for name, value in payload.items()}
     for name, others in _FIELDS.items():
-        if told.get(name) is None:
-            told[name] = next((told[other] for other in others if told.get(other)), None)
-    vendors = text(told, "hook_event_name") or cut(event or "", WORD_CHARS)
+        if converted.get(name) is None:
+            converted[name] = next(
+                (converted[other] for other in others if converted.get(other)), None
+            )
+    vendors = text(converted, "hook_event_name") or cut(event or "", WORD_CHARS)
     named = "".join(map(str.capitalize, _BETWEEN_WORDS.split(_snake(vendors))))
-    told["hook_event_name"] = _EVENTS.get(named, named)
-    if isinstance(told["prompt"], str):
-        told["prompt"] = _WRAPPING.sub("", told["prompt"]).strip()
-    return told, vendors
+    converted["hook_event_name"] = _EVENTS.get(named, named)
+    if isinstance(converted["prompt"], str):
+        converted["prompt"] = _WRAPPING.sub("", converted["prompt"]).strip()
+    return converted, vendors
 
 
 def _snake(name: str) -> str:

@@ -99,13 +99,13 @@ class OpenCode(Adapter):
         return ""
 
 
-def _with_window(named: str, told: Happenings, payload: Payload) -> Happenings:
+def _with_window(named: str, happenings: Happenings, payload: Payload) -> Happenings:
     """Add what the plugin knows of the window to what an event reports.
 
     It is the state before the event, except for a compaction, which the plugin reports later.
     """
     used = window_used(table(payload, "window"), "tokens", "size")
-    return (*told, *used) if named == "session.compacted" else (*used, *told)
+    return (*happenings, *used) if named == "session.compacted" else (*used, *happenings)
 
 
 def _injects(payload: Payload, named: str) -> bool:
@@ -146,9 +146,9 @@ def _prompted(call: ToolCall) -> Happenings:
     if text(call.payload, "parent_id") is not None:
         return ()  # from the agent above it, no person's words
     prompt = text(call.payload, "prompt", most=PROMPT_CHARS)
-    told = Noted(what="empty_prompt") if prompt is None else PromptSubmitted(prompt=prompt)
+    happening = Noted(what="empty_prompt") if prompt is None else PromptSubmitted(prompt=prompt)
     resumed = call.payload.get("resumed") is True
-    return (SessionStarted(source="resume"), told) if resumed else (told,)
+    return (SessionStarted(source="resume"), happening) if resumed else (happening,)
 
 
 def _compacting(call: ToolCall) -> Happenings:

@@ -118,18 +118,18 @@ def cut(value: str, most: int) -> str:
     return clean if len(value) <= most else clean[: most - 1] + "…"
 
 
-def cut_output(said: str, most: int) -> str:
+def cut_output(output: str, most: int) -> str:
     """Return what a command printed, at most ``most`` characters: its first line and its end.
 
     The end matters most: there test programs report what failed. It begins with a whole line.
     """
-    said = said.strip()
-    if len(said) > most:
-        first = said[: FIRST_LINE_CHARS + 1].partition("\n")[0]
+    output = output.strip()
+    if len(output) > most:
+        first = output[: FIRST_LINE_CHARS + 1].partition("\n")[0]
         head = f"{first}\n…\n" if len(first) <= FIRST_LINE_CHARS else "…\n"
-        end = said[len(head) - most :]
-        said = head + (end.partition("\n")[2] or end)
-    return cut(_COLOUR.sub("", said), most)
+        end = output[len(head) - most :]
+        output = head + (end.partition("\n")[2] or end)
+    return cut(_COLOUR.sub("", output), most)
 
 
 # Names are compared without case and underlines: Bash, run_shell_command, RunShellCommand.
@@ -220,7 +220,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     @property
     def output(self) -> str:
         """Return what the tool printed, empty where the harness does not report it."""
-        return _said(self.payload, *_RESULTS) or _said(self.result, "stdout", "output")
+        return _first_text(self.payload, *_RESULTS) or _first_text(self.result, "stdout", "output")
 
     @property
     def edits(self) -> tuple[str, ...]:
@@ -259,8 +259,8 @@ def happenings_of(handlers: Mapping[str, Handler], event: str, call: ToolCall) -
 
 def tool_started(call: ToolCall) -> Happenings:
     """Report that a tool call begins; some tools wait for the user."""
-    told = call.kind in _STARTING and text(call.given, "description", most=WORD_CHARS)
-    started = ToolStarted(call.tool, call.call_id, call.command, call.edits, told or None)
+    description = call.kind in _STARTING and text(call.given, "description", most=WORD_CHARS)
+    started = ToolStarted(call.tool, call.call_id, call.command, call.edits, description or None)
     return (started, *waits_for_user(call))
 
 
@@ -366,7 +366,7 @@ def _outcome(call: ToolCall) -> tuple[bool | None, str | None]:
     if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31:
         # An exit status with a meaning for the harness, such as grep's 1, is no failure.
         passed = code == 0 or text(result, "returnCodeInterpretation") is not None
-        printed = f"{call.output.rstrip()}\n{_said(result, 'stderr')}"
+        printed = f"{call.output.rstrip()}\n{_first_text(result, 'stderr')}"
         return passed, None if passed else ended_with(f"Exit code {code}", printed)
     return (None if call.silent else True), None
 
@@ -384,10 +384,12 @@ def _is_background(call: ToolCall) -> bool:
 def _error(payload: Payload) -> str | None:
     names = ("error", "message")
     inner = table(payload, "error")
-    return cut_output(_said(payload, *names) or _said(inner, *names), ERROR_CHARS) or None
+    return (
+        cut_output(_first_text(payload, *names) or _first_text(inner, *names), ERROR_CHARS) or None
+    )
 
 
-def _said(source: Payload, *names: str) -> str:
+def _first_text(source: Payload, *names: str) -> str:
     """Return the first of these fields that is a text and not blank, unchanged."""
     texts = (value for name in names if isinstance(value := source.get(name), str))
     return next((value for value in texts if value.strip()), "")
@@ -454,20 +456,20 @@ def task(payload: Payload, status: PlanStatus) -> tuple[Planned, ...]:
     return _one(PlanItem(text=subject or "", status=status, id=named))
 
 
-def listed(told: Any, *, whole: bool = True) -> tuple[Planned, ...]:
+def listed(plan: Any, *, whole: bool = True) -> tuple[Planned, ...]:
     """Return the plan in a list of steps, even in one written as text; empty for no list."""
-    if isinstance(told, str):
-        told = _lines(told)
-    if not isinstance(told, list):
+    if isinstance(plan, str):
+        plan = _lines(plan)
+    if not isinstance(plan, list):
         return ()
-    items = tuple(item for each in told[:ITEMS] if (item := _item(each)) is not None)
+    items = tuple(item for each in plan[:ITEMS] if (item := _item(each)) is not None)
     return (Planned(items=items, whole=whole),)
 
 
-def _lines(told: str) -> list[dict[str, str]]:
+def _lines(plan: str) -> list[dict[str, str]]:
     """Return the steps of a list that is written as text."""
     steps = []
-    for line in told.splitlines()[:ITEMS]:
+    for line in plan.splitlines()[:ITEMS]:
         if (step := _STEP_LINE.fullmatch(line)) is not None:
             steps.append({"status": step[1], "content": step[2]})
         elif (step := _BOX.fullmatch(line)) is not None:
@@ -475,12 +477,12 @@ def _lines(told: str) -> list[dict[str, str]]:
     return steps
 
 
-def _item(told: Any) -> PlanItem | None:
-    if not isinstance(told, dict):
+def _item(step: Any) -> PlanItem | None:
+    if not isinstance(step, dict):
         return None
-    words = text(told, *_WORDS, most=ITEM_CHARS)
-    status = _STATUSES.get(text(told, "status") or "", "pending")
-    return None if words is None else PlanItem(text=words, status=status, id=_id(told, "id"))
+    words = text(step, *_WORDS, most=ITEM_CHARS)
+    status = _STATUSES.get(text(step, "status") or "", "pending")
+    return None if words is None else PlanItem(text=words, status=status, id=_id(step, "id"))
 
 
 def _task_created(call: ToolCall) -> tuple[Planned, ...]:
@@ -515,8 +517,8 @@ def _links(given: Payload, named: str | None) -> tuple[PlanLink, ...]:
     """Return what a call reports about which task waits for which."""
     links: list[PlanLink] = []
     for name in (*_WAITS_FOR, *_IS_AWAITED_BY):
-        told = given.get(name)
-        for each in told[:LINKS] if isinstance(told, list) else ():
+        ids = given.get(name)
+        for each in ids[:LINKS] if isinstance(ids, list) else ():
             other = _id({"id": each}, "id")
             if named is None or other is None or other == named:
                 continue

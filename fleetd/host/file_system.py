@@ -78,12 +78,12 @@ class PathWalk:
         self.at: str | None = None
         """The path that a file system is asked for now; None in between."""
         self.asked: str | None = None
-        self._stands: tuple[str, list[str]] = ("", [])
+        self._progress: tuple[str, list[str]] = ("", [])
 
     @property
     def reached(self) -> str | None:
         """Return the last path asked for, resolved as far as the file system answered."""
-        place, rest = self._stands
+        place, rest = self._progress
         return os.path.normpath("/".join([place, *reversed(rest)])) if place else self.asked
 
     def visit(self, path: str) -> None:
@@ -98,9 +98,9 @@ class PathWalk:
         """
         known = self._seen.facts.get(path)
         if isinstance(known, PathFacts):
-            self.asked, self._stands, self.at = path, (known.real, []), None
+            self.asked, self._progress, self.at = path, (known.real, []), None
             return known
-        self.asked, self._stands = path, ("", [])
+        self.asked, self._progress = path, ("", [])
         here: str = ""
         mode: int | None = None
         rest = [name for name in reversed(path.split("/")) if name not in ("", ".")]
@@ -113,7 +113,7 @@ class PathWalk:
                 here, mode = here.rpartition("/")[0], None
                 continue
             place = f"{here}/{name}"
-            self._stands = (place, rest.copy())
+            self._progress = (place, rest.copy())
             mode = self._mode(place)
             if not stat.S_ISLNK(mode) or (target := self._target(place)) is None:
                 here = place

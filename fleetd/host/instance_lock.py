@@ -82,9 +82,9 @@ def _lock(handle: int, path: Path, what: str) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-        who = f" (pid {pid})" if pid.isdigit() else ""
+        holder = f" (pid {pid})" if pid.isdigit() else ""
         used = f" and uses {what}" if what else ""
-        raise AlreadyRunning(f"fleetd is already running{who}{used}") from None
+        raise AlreadyRunning(f"fleetd is already running{holder}{used}") from None
     except OSError as error:
         raise PathRefused(
             f"The lock file {path} cannot be locked: {error.strerror}. Its file system (NFS "

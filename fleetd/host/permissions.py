@@ -28,7 +28,7 @@ def weakness(path: Path) -> str | None:
 
 def of_file(info: os.stat_result) -> str | None:
     """Return what lets others write to a file."""
-    return _whose(info, {0, os.getuid()}) or _mode(info)
+    return _foreign_owner(info, {0, os.getuid()}) or _mode(info)
 
 
 def way_problem(path: Path) -> tuple[Path, str] | None:
@@ -48,7 +48,7 @@ def way_problem(path: Path) -> tuple[Path, str] | None:
 
 def _on_the_way(info: os.stat_result, trusted: set[int]) -> str | None:
     """Return what lets others replace entries of a directory on the way, or a link on it."""
-    if problem := _whose(info, trusted):
+    if problem := _foreign_owner(info, trusted):
         return problem
     # In a sticky directory users may rename only their own entries, which are checked next.
     if stat.S_ISLNK(info.st_mode) or info.st_mode & stat.S_ISVTX:
@@ -56,7 +56,7 @@ def _on_the_way(info: os.stat_result, trusted: set[int]) -> str | None:
     return _mode(info)
 
 
-def _whose(info: os.stat_result, trusted: set[int]) -> str | None:
+def _foreign_owner(info: os.stat_result, trusted: set[int]) -> str | None:
     return None if info.st_uid in trusted else f"belongs to uid {info.st_uid}"
 
 

@@ -20,10 +20,10 @@ def state(status: MissionStatus, why: ClosedReason | None) -> str:
     return _SHORT.get(why or "", status) if status == "cancelled" else status
 
 
-def of_state(told: str) -> tuple[MissionStatus, ClosedReason | None]:
+def of_state(word: str) -> tuple[MissionStatus, ClosedReason | None]:
     """Return the status and the reason of what ``state`` tells in a word."""
-    why = _WHY.get(told)
-    return ("cancelled", why) if why else (cast("MissionStatus", told), None)
+    why = _WHY.get(word)
+    return ("cancelled", why) if why else (cast("MissionStatus", word), None)
 
 
 def ended(status: MissionStatus, why: ClosedReason | None) -> str:
@@ -56,9 +56,9 @@ def standing(
     """
     if why == "merged":
         return merged(into) if status == "cancelled" else f"{status}; {merged(into)}"
-    told = ended(status, why)
+    text = ended(status, why)
     if why != "session":
-        return told
+        return text
     if status != "cancelled":
-        return f"{told}; resumes with its session"
-    return f"{told}; resumes with it" if left is None else f"{told}, {left_open(left, total)}"
+        return f"{text}; resumes with its session"
+    return f"{text}; resumes with it" if left is None else f"{text}, {left_open(left, total)}"

@@ -368,8 +368,8 @@ def _kind(value: Any, kind: Any, *where: str | int) -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         what, _, rest = str(error).partition(" - at `$")
-        said = f"at {place(*where)}{rest.rstrip('`')}: {validation.in_words(what)}"
-        raise LegacyRefused(said) from error
+        message = f"at {place(*where)}{rest.rstrip('`')}: {validation.in_words(what)}"
+        raise LegacyRefused(message) from error
 
 
 def _mailbox(value: Any, name: str) -> OldMailbox:

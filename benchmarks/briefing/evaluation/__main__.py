@@ -88,9 +88,9 @@ def _ours(sessions: dict[str, Session], texts: list[tuple[str, int, str]]) -> It
 
 def _others(sessions: dict[str, Session]) -> Iterator[Result]:
     for name, session in sessions.items():
-        for source, told in baselines(name, session).items():
+        for source, baseline in baselines(name, session).items():
             for budget in BUDGETS:
-                if (text := told(budget)) is not None:
+                if (text := baseline(budget)) is not None:
                     yield Result(name, session.cli, source, budget, score(text, facts(name)))
 
 

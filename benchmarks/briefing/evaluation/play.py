@@ -131,15 +131,15 @@ class _Play:
             if found := [name for name in self.door.methods if name.startswith("note.")]:
                 raise LookupError(f"no note.add among {sorted(found)}: play.py must be changed")
             return
-        who = {} if note.by is None else {"agent_id": note.by}
-        said = {"kind": note.kind, "text": note.text, "because": note.because}
+        author = {} if note.by is None else {"agent_id": note.by}
+        fields = {"kind": note.kind, "text": note.text, "because": note.because}
         mission = await self._mission(note.by or self.session.windows[MAIN].agent)
-        added = await self.door.ask("note.add", {**said, **who, "mission_id": mission})
+        added = await self.door.ask("note.add", {**fields, **author, "mission_id": mission})
         if note.pinned:
             await self.door.ask("note.pin", {"note_id": added["id"]})
         if note.withdrawn is not None:
             reason = {"note_id": added["id"], "reason": note.withdrawn}
-            await self.door.ask("note.withdraw", {**reason, **who})
+            await self.door.ask("note.withdraw", {**reason, **author})
 
     async def _mission(self, agent_id: str) -> str:
         found = await self.door.ask("agent.get", {"agent_id": agent_id})
@@ -178,9 +178,9 @@ class _Play:
         when = f"{self.clock.ms // 1_000} +0000"
         env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-        for who in ("AUTHOR", "COMMITTER"):
-            env |= {f"GIT_{who}_{field.upper()}": value for field, value in _OWNER.items()}
-            env[f"GIT_{who}_DATE"] = when
+        for role in ("AUTHOR", "COMMITTER"):
+            env |= {f"GIT_{role}_{field.upper()}": value for field, value in _OWNER.items()}
+            env[f"GIT_{role}_DATE"] = when
         place = [self._elsewhere(word, HOME, str(self.root)) for word in words]
         subprocess.run(["git", *place], cwd=self.project, env=env, check=True, capture_output=True)
 
@@ -193,6 +193,6 @@ def _context(stdout: str) -> str:
     """Return the text for the agent in a reply, for any CLI."""
     if not stdout:
         return ""
-    said = json.loads(stdout)
-    inner = said.get("hookSpecificOutput", said)
+    reply = json.loads(stdout)
+    inner = reply.get("hookSpecificOutput", reply)
     return str(inner.get("additionalContext") or inner.get("context") or "")

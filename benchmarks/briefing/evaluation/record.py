@@ -51,10 +51,10 @@ def main() -> int:
 async def _record(wanted: list[str]) -> None:
     RECORDED.mkdir(parents=True, exist_ok=True)
     for name in wanted:
-        told = {
+        briefings = {
             str(budget): await play.briefing(session(name), budget, _opened) for budget in BUDGETS
         }
-        text = json.dumps(told, ensure_ascii=False, indent=1)
+        text = json.dumps(briefings, ensure_ascii=False, indent=1)
         (RECORDED / f"{name}.json").write_text(text + "\n", "utf-8")
 
 

@@ -88,6 +88,6 @@ def _text(value: Any, names: tuple[str, ...]) -> str:
 
 def _item(value: Any, names: tuple[str, ...]) -> str:
     if isinstance(value, dict) and "status" in value:
-        said = value.get("content") or value.get("step") or value.get("description")
-        return f"[{value['status']}] {said}"
+        text = value.get("content") or value.get("step") or value.get("description")
+        return f"[{value['status']}] {text}"
     return _text(value, names)

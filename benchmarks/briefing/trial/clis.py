@@ -88,10 +88,10 @@ class Cli(ABC):
     def _failed(self, why: object) -> Failed:
         return Failed(f"{self.name}: {' '.join(str(why).split())[:200]}")
 
-    def _expect_success(self, said: Said) -> None:
-        if said.status:
-            last = said.errors.strip().splitlines()[-1:] or ["no message"]
-            raise self._failed(f"exit status {said.status}, {last[0]}")
+    def _expect_success(self, output: Said) -> None:
+        if output.status:
+            last = output.errors.strip().splitlines()[-1:] or ["no message"]
+            raise self._failed(f"exit status {output.status}, {last[0]}")
 
 
 class Claude(Cli):
@@ -119,9 +119,9 @@ class Claude(Cli):
         left = iter([*texts])
 
         def hears(line: str) -> Sequence[str] | None:
-            told = _json(line)
-            self.compacted |= told.get("subtype") == "compact_boundary"
-            if told.get("type") != "result":
+            message = _json(line)
+            self.compacted |= message.get("subtype") == "compact_boundary"
+            if message.get("type") != "result":
                 return ()
             following = next(left, None)
             return None if following is None else (_typed(following),)
@@ -136,15 +136,15 @@ class Claude(Cli):
         may = ["--permission-mode", "acceptEdits", "--allowedTools", self._tools]
         return [*quiet, *may, *(["--model", self._model] if self._model else [])]
 
-    def _judge(self, said: Said) -> None:
-        results = [line for line in _lines(said) if line.get("type") == "result"]
+    def _judge(self, output: Said) -> None:
+        results = [line for line in _lines(output) if line.get("type") == "result"]
         for line in results:
             # The costs of the whole session so far, including earlier processes.
             self.cost_usd = line.get("total_cost_usd", self.cost_usd)
         for line in results:
             if line.get("is_error"):
                 raise self._failed(line.get("result") or line.get("subtype"))
-        self._expect_success(said)
+        self._expect_success(output)
         if not results:
             raise self._failed("no answer")
 
@@ -189,13 +189,13 @@ class Codex(Cli):
         """Give a prompt in a process of its own."""
         how = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "--json"]
         which = ["resume", self._thread] if self._thread else []
-        said = run(self._program(f"{number}-before", *how, *which, "--", text))
-        for line in _lines(said):
+        output = run(self._program(f"{number}-before", *how, *which, "--", text))
+        for line in _lines(output):
             if line.get("type") == "thread.started":
                 self._thread = line["thread_id"]
             if line.get("type") == "turn.failed":
                 raise self._failed(line.get("error"))
-        self._expect_success(said)
+        self._expect_success(output)
         if not self._thread:
             raise self._failed("no session")
 
@@ -204,12 +204,12 @@ class Codex(Cli):
         talking = _AppServer(self._thread, texts)
         program = self._program(_AFTER, "app-server")
         try:
-            said = talk(program, talking.first(self._place.project), talking.hears)
+            output = talk(program, talking.first(self._place.project), talking.hears)
         finally:
             self.compacted = talking.compacted
         if talking.problem is not None:
             raise self._failed(json.dumps(talking.problem))
-        self._expect_success(said)
+        self._expect_success(output)
 
 
 class _AppServer:
@@ -230,13 +230,13 @@ class _AppServer:
 
     def hears(self, line: str) -> Sequence[str] | None:
         """Return the input that follows a line of output, None when all is done."""
-        told = _json(line)
-        if "error" in told:
-            self.problem = told["error"]
+        message = _json(line)
+        if "error" in message:
+            self.problem = message["error"]
             return None
-        if "result" in told:
-            return self._answered(told["id"], told["result"])
-        return self._noticed(told.get("method"), told.get("params", {}))
+        if "result" in message:
+            return self._answered(message["id"], message["result"])
+        return self._noticed(message.get("method"), message.get("params", {}))
 
     def _answered(self, method: str, result: dict[str, Any]) -> Sequence[str]:
         if method == "hooks/list":
@@ -258,8 +258,8 @@ class _AppServer:
         following = next(self._texts, None)
         if following is None or not self.compacted:
             return None
-        said = {"type": "text", "text": following}
-        return [_rpc("turn/start", threadId=self._thread, input=[said])]
+        prompt = {"type": "text", "text": following}
+        return [_rpc("turn/start", threadId=self._thread, input=[prompt])]
 
 
 CLIS: dict[str, type[Cli]] = {each.name: each for each in (Claude, Codex)}
@@ -280,8 +280,8 @@ def _trust(listed: dict[str, Any]) -> dict[str, Any]:
     return {"keyPath": "hooks.state", "mergeStrategy": "upsert", "value": trusted}
 
 
-def _lines(said: Said) -> Iterator[dict[str, Any]]:
-    yield from map(_json, said.lines)
+def _lines(output: Said) -> Iterator[dict[str, Any]]:
+    yield from map(_json, output.lines)
 
 
 def _json(line: str) -> dict[str, Any]:

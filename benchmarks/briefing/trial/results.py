@@ -114,7 +114,7 @@ def remarks(trial: Trial, found: Sequence[Row]) -> list[str]:
     """Return remarks on how to read the table."""
     model = "a scripted model" if trial.scripted else trial.model or "its default model"
     on = f"{trial.date}, {trial.cli}, {trial.version}, {model}, fleetd {trial.revision}"
-    said = [
+    lines = [
         f"{on}, seed {trial.seed}.",
         "on, off: runs that passed with and without a briefing, with the 95 % interval (Wilson).",
         "difference: on less off, in percentage points, with the 95 % interval (Newcombe).",
@@ -126,14 +126,16 @@ def remarks(trial: Trial, found: Sequence[Row]) -> list[str]:
         if row.difference_interval.low <= 0 <= row.difference_interval.high
     ]
     if unclear:
-        said.append(f"The interval has 0 in it, so no difference is shown: {', '.join(unclear)}.")
+        lines.append(f"The interval has 0 in it, so no difference is shown: {', '.join(unclear)}.")
     if trial.scripted:
-        said.append("A scripted model shows that the trial works. It says nothing about briefings.")
+        lines.append(
+            "A scripted model shows that the trial works. It says nothing about briefings."
+        )
     if trial.interrupted:
-        said.append("The trial was interrupted: only the runs that ended are in the table.")
+        lines.append("The trial was interrupted: only the runs that ended are in the table.")
     for why, number in _reasons(trial.outcomes).items():
-        said.append(f"Void, {number} x: {why}.")
-    return said
+        lines.append(f"Void, {number} x: {why}.")
+    return lines
 
 
 def _reasons(outcomes: Iterable[Outcome]) -> dict[str, int]:

@@ -161,8 +161,8 @@ def _play(task: Task, arm: Arm, place: Place, fleet: Fleet, cli: Cli, judged: Ju
         raise Failed("the session got no briefing, although it should")
     if arm == "off" and judged.briefings:
         raise Failed("the session got a briefing, although it should not")
-    passed, said = tasks.check(task, place.project)
-    place.keep("check.log", said)
+    passed, output = tasks.check(task, place.project)
+    place.keep("check.log", output)
     judged.verdict = "passed" if passed else "failed"
     judged.reason = "out of time" if late else None
 

@@ -106,11 +106,11 @@ def check(wanted: Task, project: Path) -> tuple[bool, str]:
         try:
             shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
             overlay(wanted, "check", copy / "check")
-            passed, said = _run(command, copy, environment.plain() | {"HOME": name})
+            passed, output = _run(command, copy, environment.plain() | {"HOME": name})
         except OSError as error:
             # An agent may create files of any kind.
-            passed, said = False, f"The project cannot be tested: {error}\n"
-    return passed, said
+            passed, output = False, f"The project cannot be tested: {error}\n"
+    return passed, output
 
 
 def _run(command: list[str], directory: Path, env: dict[str, str]) -> tuple[bool, str]:

@@ -39,8 +39,8 @@ async def _serve(path: Path, method: str, reply: Any) -> None:
     with listener:
         await listener.bind(str(path))
         listener.listen(BACKLOG)
-        told = {"version": importlib.metadata.version("jsonrpcserver"), "way": "over a socket"}
-        print(json.dumps(told | {"socket": str(path)}), flush=True)
+        facts = {"version": importlib.metadata.version("jsonrpcserver"), "way": "over a socket"}
+        print(json.dumps(facts | {"socket": str(path)}), flush=True)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_stdin_ends, nursery.cancel_scope)
             while True:

@@ -89,8 +89,8 @@ def _add(
     runs: "list[list[Event]]", open_runs: dict[tuple[str, str, str], int], event: "Event"
 ) -> None:
     """Add an event to the run that it continues, or begin another one."""
-    who, kind = event.agent_id or "", event_type(event.type)
-    key = (event.type, who, str(event.data.get(kind.alike) or ""))
+    agent_id, kind = event.agent_id or "", event_type(event.type)
+    key = (event.type, agent_id, str(event.data.get(kind.alike) or ""))
     if kind.repeated:
         run = runs[open_runs[key]] if key in open_runs else None
         if run and _at(event) - _at(run[-1]) < RUN_MS:
@@ -98,7 +98,7 @@ def _add(
             return
     else:
         # Another action of the agent separates the runs before and after it.
-        for other in [each for each in open_runs if each[1] == who]:
+        for other in [each for each in open_runs if each[1] == agent_id]:
             del open_runs[other]
     open_runs[key] = len(runs)
     runs.append([event])

@@ -206,7 +206,9 @@ def note(tx: Tx, ctx: Context, request: AgentNote) -> Agent:
     row = find(tx, "agent", request.agent_id)
     before = _note(row["note_json"]) if row["note_json"] else WorkNote()
     declared = {name: getattr(request, name) for name in WorkNote.__struct_fields__}
-    after = replace(before, **{name: told for name, told in declared.items() if told is not None})
+    after = replace(
+        before, **{name: value for name, value in declared.items() if value is not None}
+    )
     tx.run(
         "UPDATE agents SET note_json = :note WHERE id = :id",
         note=msgspec.json.encode(after).decode(),

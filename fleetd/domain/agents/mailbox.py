@@ -68,8 +68,8 @@ def send(tx: Tx, ctx: Context, request: MessageSend) -> Message:
         "to_json": msgspec.json.encode(recipients).decode(),
         "sent_at": ctx.now,
     }
-    said = ("thread_id", "sender", "subject", "body", "priority")
-    row = columns | {name: getattr(request, name) for name in said}
+    fields = ("thread_id", "sender", "subject", "body", "priority")
+    row = columns | {name: getattr(request, name) for name in fields}
     tx.insert("messages", row)
     search_index.add_message(tx, row)
     _enqueue(tx, message_id, recipients, event.seq)
@@ -120,7 +120,7 @@ def mail_reader(tx: Tx, agent_id: str) -> str:
 
 def _refuse_gone(request: MessageSend, gone: list[str], mission_id: str | None) -> None:
     if gone:
-        who = ", ".join(gone)
+        names = ", ".join(gone)
         failed = partial(
             note_delivery_failure,
             sender=request.sender,
@@ -129,7 +129,7 @@ def _refuse_gone(request: MessageSend, gone: list[str], mission_id: str | None) 
             mission_id=mission_id,
         )
         raise InvalidState(
-            f"The message was not sent: {who} has left the fleet.",
+            f"The message was not sent: {names} has left the fleet.",
             hint="Send it to present agents; fleetctl agent list shows them.",
             record=(failed,),
             gone=gone,
@@ -230,8 +230,8 @@ def _deliver(
     for row in rows:
         _keep_known_queue(tx, row, deliveries[row["id"]])
     reader = own[0]["agent_id"]
-    for mission_id, told in groupby(rows, key=itemgetter("mission_id")):
-        events = [MessageDelivered(message_id=row["id"]) for row in told]
+    for mission_id, group in groupby(rows, key=itemgetter("mission_id")):
+        events = [MessageDelivered(message_id=row["id"]) for row in group]
         if mission_id is not None:
             emit_each(tx, ctx, [(each, reader) for each in events], mission_id=mission_id)
         else:

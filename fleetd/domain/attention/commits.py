@@ -26,8 +26,8 @@ def check_commit(tx: Tx, ctx: Context, request: CommitCheck) -> CommitVerdict:
 
     The facts have the processes above the caller, and the keys of the working tree's root.
     """
-    who = _committer(tx, ctx, request.agent_id)
-    own = leading_agent(tx, who["id"]) if who else None
+    committer = _committer(tx, ctx, request.agent_id)
+    own = leading_agent(tx, committer["id"]) if committer else None
     held = _Held(tx, ctx, own)
     changed = _changed(tx, ctx, own)
     files = []
@@ -46,8 +46,8 @@ def check_commit(tx: Tx, ctx: Context, request: CommitCheck) -> CommitVerdict:
                 )
             )
     return CommitVerdict(
-        agent_id=who["id"] if who else None,
-        session_id=who["session_id"] if who else None,
+        agent_id=committer["id"] if committer else None,
+        session_id=committer["session_id"] if committer else None,
         files=files,
     )
 

@@ -238,12 +238,12 @@ def _met(tx: Tx, ctx: Context, row: Row) -> str:
 @method(AttentionConflicts)
 def list_conflicts(tx: Tx, ctx: Context, request: AttentionConflicts) -> ConflictPage:
     """List the files that several living agents changed within the last hour."""
-    whose = None
+    agent_ids = None
     if request.agent_id is not None:
-        whose = {leading_agent(tx, find(tx, "agent", request.agent_id)["id"])}
-    found = find_conflicts(tx, ctx, whose)
+        agent_ids = {leading_agent(tx, find(tx, "agent", request.agent_id)["id"])}
+    found = find_conflicts(tx, ctx, agent_ids)
     kept = found[: request.limit]
-    outside = list_outside(tx, ctx, whose)
+    outside = list_outside(tx, ctx, agent_ids)
     return ConflictPage(conflicts=kept, more=len(found) - len(kept), outside=outside)
 
 
@@ -262,7 +262,7 @@ def conflicts_of_reader(
     return find_conflicts(tx, ctx, {row["id"] for row in rows})
 
 
-def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditConflict]:
+def find_conflicts(tx: Tx, ctx: Context, agent_ids: set[str] | None) -> list[EditConflict]:
     """Return the conflicts of the last hour that some agents take part in, the newest first."""
     rows = tx.all(
         "SELECT e.*, a.machine, m.name AS machine_name FROM (SELECT own.*, row_number()"
@@ -276,10 +276,12 @@ def find_conflicts(tx: Tx, ctx: Context, whose: set[str] | None) -> list[EditCon
         kept=KEPT,
         most=MOST,
     )
-    return conflicts_among(ctx, rows, whose)
+    return conflicts_among(ctx, rows, agent_ids)
 
 
-def conflicts_among(ctx: Context, rows: list[Row], whose: set[str] | None) -> list[EditConflict]:
+def conflicts_among(
+    ctx: Context, rows: list[Row], agent_ids: set[str] | None
+) -> list[EditConflict]:
     """Return the conflicts among edits, which are the last of each agent and path, newest first."""
     # If Git did not answer in time for one of two agents, the path still identifies the file.
     places: dict[str, str] = {
@@ -292,7 +294,7 @@ def conflicts_among(ctx: Context, rows: list[Row], whose: set[str] | None) -> li
     return [
         _conflict(ctx, list(each.values()))
         for each in of_place.values()
-        if len(each) > 1 and (whose is None or whose & each.keys())
+        if len(each) > 1 and (agent_ids is None or agent_ids & each.keys())
     ]
 
 

@@ -201,8 +201,8 @@ def last_done(tx: Tx, agent_id: str, floor: int, end: int = LOG_END) -> Doing | 
     edited = rows[0]["type"] == "tool_finished" and rows[-1]["type"] == "file_modified"
     row = rows[-1] if edited else rows[0]
     what, field, ended = _DOINGS[row["type"]]
-    told = data_of(row).get(field)
-    text = one_line(told) if isinstance(told, str) else None
+    value = data_of(row).get(field)
+    text = one_line(value) if isinstance(value, str) else None
     return Doing(what=what, text=text or "", since=row["timestamp"], ended=ended)
 
 

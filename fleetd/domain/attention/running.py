@@ -132,7 +132,7 @@ def answers_of_subagents(tx: Tx, agent_id: str, most: int) -> list[tuple[str, st
         most=most,
     )
     answers = [(row["told"] or "", _last_answer(tx, row["agent_id"])) for row in rows]
-    return [(told, answer) for told, answer in answers if answer]
+    return [(task, answer) for task, answer in answers if answer]
 
 
 def _last_answer(tx: Tx, agent_id: str) -> str:
@@ -163,8 +163,8 @@ def living(tx: Tx, agent_id: str) -> tuple[list[RunningWork], int]:
 
 
 def _work_of(row: Row) -> RunningWork:
-    told = {name: row[name] for name in RunningWork.__struct_fields__}
-    return RunningWork(**told | {"seen_at": _last_sign(row)})
+    fields = {name: row[name] for name in RunningWork.__struct_fields__}
+    return RunningWork(**fields | {"seen_at": _last_sign(row)})
 
 
 def _last_sign(row: Row) -> str:

@@ -78,10 +78,10 @@ def take_notice(tx: Tx, agent_id: str) -> list[str]:
             "UPDATE outside_edits SET told = 1 WHERE agent_id = :agent AND told = 0", agent=agent_id
         )
     of_tree = {row["worktree"]: row for row in sorted(rows, key=lambda row: str(row["path"]))}
-    return [_told(agent_id, row) for row in of_tree.values()]
+    return [_notice(agent_id, row) for row in of_tree.values()]
 
 
-def _told(agent_id: str, row: Row) -> str:
+def _notice(agent_id: str, row: Row) -> str:
     file, tree, began = (
         shown(split_machine(row[name])[1], NAME_CHARS) for name in ("path", "worktree", "began_in")
     )
@@ -91,7 +91,7 @@ def _told(agent_id: str, row: Row) -> str:
     )
 
 
-def list_outside(tx: Tx, ctx: Context, whose: set[str] | None) -> list[OutsideEdit]:
+def list_outside(tx: Tx, ctx: Context, agent_ids: set[str] | None) -> list[OutsideEdit]:
     """Return what living agents changed outside of their work trees within the last hour."""
     rows = tx.all(
         "SELECT o.*, a.machine, m.name AS machine_name FROM outside_edits o"
@@ -111,5 +111,5 @@ def list_outside(tx: Tx, ctx: Context, whose: set[str] | None) -> list[OutsideEd
             machine=None if ctx.is_here(row) else row["machine_name"] or row["machine"],
         )
         for row in rows
-        if whose is None or row["agent_id"] in whose
+        if agent_ids is None or row["agent_id"] in agent_ids
     ]

@@ -57,7 +57,7 @@ def derive(
     notes = _notes(tx, mission["id"], agent_id, reader) if there["notes"] else {}
     return RecoveryContext(
         last_action=given.last_action
-        or _said_first(notes, agent_id, reader)
+        or _noted_action(notes, agent_id, reader)
         or last_action(tx, mission["id"], own, agent_id, retold),
         next_steps=_distinct(
             given.next_steps,
@@ -109,9 +109,9 @@ def plan_steps(
     """
     waits = waits_in(sorties)
     open_ones = sorted((s for s in own if s.status in _RANK), key=lambda s: _RANK[s.status])
-    told, more = shares(open_ones, titles, OF_ONE)
+    kept, more = shares(open_ones, titles, OF_ONE)
     left = (f"{n} more sorties that {author} made" for author, n in more.items())
-    return [*(step(s, titles, waits.get(s.id, ())) for s in told), *left]
+    return [*(step(s, titles, waits.get(s.id, ())) for s in kept), *left]
 
 
 def _distinct(*parts: Iterable[str]) -> list[str]:
@@ -129,37 +129,39 @@ def _notes(
     )
     rows.sort(key=lambda row: row["id"] != reader)
     return {
-        row["id"]: _in_whose_words(row["id"], reader, _note(row["note_json"]))
+        row["id"]: _attributed(row["id"], reader, _note(row["note_json"]))
         for row in rows
         if agent_id in (None, row["id"], row["succeeded_by"])
     }
 
 
-def _in_whose_words(author: str, reader: str | None, note: WorkNote) -> WorkNote:
+def _attributed(author: str, reader: str | None, note: WorkNote) -> WorkNote:
     """Return a note for its reader: the reader's own words unchanged, others' in quotes."""
     if author == reader:
         return note
     return WorkNote(
         last_action=f"{author}: {quote(note.last_action)}" if note.last_action else None,
-        next_steps=[f"{author}: {quote(told)}" for told in note.next_steps[:OF_ONE]],
-        blockers=[f"{author}: {quote(told)}" for told in note.blockers[:OF_ONE]],
+        next_steps=[f"{author}: {quote(text)}" for text in note.next_steps[:OF_ONE]],
+        blockers=[f"{author}: {quote(text)}" for text in note.blockers[:OF_ONE]],
     )
 
 
-def is_noted_by(author: str | None, told: str) -> bool:
+def is_noted_by(author: str | None, line: str) -> bool:
     """Return whether a line of somebody's context quotes an agent's note."""
-    return author is not None and told.startswith(f"{author}: “")
+    return author is not None and line.startswith(f"{author}: “")
 
 
-def _said_first(notes: dict[str, WorkNote], agent_id: str | None, reader: str | None) -> str | None:
+def _noted_action(
+    notes: dict[str, WorkNote], agent_id: str | None, reader: str | None
+) -> str | None:
     """Return the last action in the reader's own words, None where its note has none.
 
     With ``agent_id``, a note of that agent or of an agent whose work it took over also counts.
     """
-    said = notes.get(reader) if reader else None
-    if said is None and agent_id:
-        said = next(iter(notes.values()), None)
-    return said.last_action if said else None
+    note = notes.get(reader) if reader else None
+    if note is None and agent_id:
+        note = next(iter(notes.values()), None)
+    return note.last_action if note else None
 
 
 def own_note(tx: Tx, mission_id: str, agent_id: str | None) -> WorkNote:

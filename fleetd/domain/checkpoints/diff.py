@@ -75,9 +75,9 @@ def compare(tx: Tx, ctx: Context, before: Side, after: Side | None) -> Checkpoin
             field="after",
         )
     now = _present(tx, ctx, before.mission_id) if after is None else _side(after)
-    told = difference(before.mission_id, _side(before), now)
+    result = difference(before.mission_id, _side(before), now)
     warnings = [*_warnings(before), *_warnings(after)]
-    return msgspec.structs.replace(told, warnings=list(dict.fromkeys(warnings)))
+    return msgspec.structs.replace(result, warnings=list(dict.fromkeys(warnings)))
 
 
 def _warnings(side: Side | None) -> Sequence[str]:

@@ -302,27 +302,27 @@ class _Replay:
         """Return the mission and its sorties as replayed so far."""
         return Plan(self.mission, sorted(self.sorties.values(), key=attrgetter("position")))
 
-    def apply(self, seq: int, told: Changes) -> None:
+    def apply(self, seq: int, delta: Changes) -> None:
         """Apply the changes of an event."""
-        self.mission.update(told.mission)
-        for sortie_id, fields in told.sorties.items():
+        self.mission.update(delta.mission)
+        for sortie_id, fields in delta.sorties.items():
             if fields is None:
                 self.sorties.pop(sortie_id, None)
             elif (known := self.sorties.get(sortie_id)) is not None:
                 self.sorties[sortie_id] = msgspec.structs.replace(known, **fields)
             else:
                 self.sorties[sortie_id] = SortieState(id=sortie_id, **fields)
-        for lock_id, fields in told.locks.items():
+        for lock_id, fields in delta.locks.items():
             if fields is None:
                 self.leases.pop(lock_id, None)
             else:
                 lease = _Lease(Lock(id=lock_id, **fields), seq)
                 self.leases.setdefault(lock_id, []).append(lease)
-        for lock_id, orphaned in told.orphans.items():
+        for lock_id, orphaned in delta.orphans.items():
             if steps := self.leases.get(lock_id):
                 steps.append(_Lease(steps[-1].lock, seq, orphaned))
-        self.messages.update(told.messages)
-        for note_id, fields in told.notes.items():
+        self.messages.update(delta.messages)
+        for note_id, fields in delta.notes.items():
             if fields is None:
                 self.notes.pop(note_id, None)
                 self.fates.pop(note_id, None)
@@ -409,10 +409,10 @@ def _orphans(tx: Tx, replay: _Replay) -> set[str]:
         if row["orphaned_at"] is not None and row["orphaned_at"] <= replay.base.timestamp
     }
     for lock_id in from_base:
-        told = [step.orphaned for step in replay.leases[lock_id] if step.orphaned is not None]
-        if told:
+        flags = [step.orphaned for step in replay.leases[lock_id] if step.orphaned is not None]
+        if flags:
             found.discard(lock_id)
-            if told[0] is False:
+            if flags[0] is False:
                 found.add(lock_id)
     return found
 

@@ -98,86 +98,92 @@ def _file(data: dict[str, Any]) -> str:
     return path(str(data.get("file")))
 
 
-def _lock_acquired(who: str, data: dict[str, Any]) -> str:
+def _lock_acquired(actor: str, data: dict[str, Any]) -> str:
     purpose = data.get("purpose", "edit")
     if purpose == "edit":
-        return f"{who} was editing {_file(data)}"
-    return f"{who} locked {_file(data)} ({purpose})"
+        return f"{actor} was editing {_file(data)}"
+    return f"{actor} locked {_file(data)} ({purpose})"
 
 
-def _progressed(who: str, data: dict[str, Any]) -> str:
-    done = f"{who} reached {data.get('percent')}% of {_title(data)}"
+def _progressed(actor: str, data: dict[str, Any]) -> str:
+    done = f"{actor} reached {data.get('percent')}% of {_title(data)}"
     return f"{done}: {quote(data['notes'])}" if data.get("notes") else done
 
 
-def _command(who: str, data: dict[str, Any]) -> str:
+def _command(actor: str, data: dict[str, Any]) -> str:
     result = f" ({data['result']})" if data.get("result") else ""
     name = data.get("command") or data.get("name") or "a command"
-    return f"{who} ran {name}{result}"
+    return f"{actor} ran {name}{result}"
 
 
 _SENTENCES: dict[str, _Sentence] = {
-    "mission_created": lambda who, data: f"{who} created the mission",
-    "mission_started": lambda who, data: f"{who} started the mission",
-    "mission_completed": lambda who, data: f"{who} completed the mission",
-    "mission_failed": lambda who, data: (
-        f"{who} gave the mission up: {quote(data.get('reason') or '')}"
+    "mission_created": lambda actor, data: f"{actor} created the mission",
+    "mission_started": lambda actor, data: f"{actor} started the mission",
+    "mission_completed": lambda actor, data: f"{actor} completed the mission",
+    "mission_failed": lambda actor, data: (
+        f"{actor} gave the mission up: {quote(data.get('reason') or '')}"
     ),
-    "mission_cancelled": lambda who, data: (
-        f"{who} called the mission off: {quote(data.get('reason') or '')}"
+    "mission_cancelled": lambda actor, data: (
+        f"{actor} called the mission off: {quote(data.get('reason') or '')}"
     ),
-    "mission_updated": lambda who, data: f"{who} changed {', '.join(data.get('fields', []))}",
-    "sortie_created": lambda who, data: f"{who} added {_title(data)}",
-    "sortie_assigned": lambda who, data: f"{_title(data)} went to {data.get('assigned_to')}",
-    "sortie_started": lambda who, data: f"{who} started {_title(data)}",
+    "mission_updated": lambda actor, data: f"{actor} changed {', '.join(data.get('fields', []))}",
+    "sortie_created": lambda actor, data: f"{actor} added {_title(data)}",
+    "sortie_assigned": lambda actor, data: f"{_title(data)} went to {data.get('assigned_to')}",
+    "sortie_started": lambda actor, data: f"{actor} started {_title(data)}",
     "sortie_progressed": _progressed,
-    "sortie_blocked": lambda who, data: (
-        f"{who} is blocked on {_title(data)}: {quote(data.get('reason') or '')}"
+    "sortie_blocked": lambda actor, data: (
+        f"{actor} is blocked on {_title(data)}: {quote(data.get('reason') or '')}"
     ),
-    "sortie_unblocked": lambda who, data: f"{who} can go on with {_title(data)}",
-    "sortie_completed": lambda who, data: f"{who} completed {_title(data)}",
-    "sortie_failed": lambda who, data: (
-        f"{who} gave up {_title(data)}: {quote(data.get('reason') or '')}"
+    "sortie_unblocked": lambda actor, data: f"{actor} can go on with {_title(data)}",
+    "sortie_completed": lambda actor, data: f"{actor} completed {_title(data)}",
+    "sortie_failed": lambda actor, data: (
+        f"{actor} gave up {_title(data)}: {quote(data.get('reason') or '')}"
     ),
-    "sortie_reopened": lambda who, data: f"{who} has {_title(data)} to do again",
-    "sortie_updated": lambda who, data: f"{who} reworded {_title(data)}",
-    "sortie_removed": lambda who, data: f"{who} removed {_title(data)}",
-    "agent_registered": lambda who, data: f"{who} registered as {data.get('role')}",
-    "agent_deregistered": lambda who, data: f"{who} left",
-    "agent_noted": lambda who, data: (
-        f"{who}: {quote(data['last_action'])}" if data.get("last_action") else f"{who} left a note"
+    "sortie_reopened": lambda actor, data: f"{actor} has {_title(data)} to do again",
+    "sortie_updated": lambda actor, data: f"{actor} reworded {_title(data)}",
+    "sortie_removed": lambda actor, data: f"{actor} removed {_title(data)}",
+    "agent_registered": lambda actor, data: f"{actor} registered as {data.get('role')}",
+    "agent_deregistered": lambda actor, data: f"{actor} left",
+    "agent_noted": lambda actor, data: (
+        f"{actor}: {quote(data['last_action'])}"
+        if data.get("last_action")
+        else f"{actor} left a note"
     ),
     "lock_acquired": _lock_acquired,
-    "lock_renewed": lambda who, data: f"{who} was still editing {_file(data)}",
-    "lock_released": lambda who, data: f"{who} finished with {_file(data)}",
-    "lock_force_released": lambda who, data: (
-        f"{who} took the lock of {data.get('held_by')} on {_file(data)}"
+    "lock_renewed": lambda actor, data: f"{actor} was still editing {_file(data)}",
+    "lock_released": lambda actor, data: f"{actor} finished with {_file(data)}",
+    "lock_force_released": lambda actor, data: (
+        f"{actor} took the lock of {data.get('held_by')} on {_file(data)}"
     ),
-    "message_sent": lambda who, data: (
-        f"{who} wrote to {', '.join(data.get('to', []))}: {quote(data.get('subject') or '')}"
+    "message_sent": lambda actor, data: (
+        f"{actor} wrote to {', '.join(data.get('to', []))}: {quote(data.get('subject') or '')}"
     ),
-    "message_acked": lambda who, data: f"{who} acknowledged a message",
-    "file_modified": lambda who, data: f"{who} edited {_file(data)}",
-    "agent_answered": lambda who, data: f"{who} said: {quote(data.get('message') or '')}",
-    "command_started": lambda who, data: f"{who} was running {data.get('command') or 'a command'}",
+    "message_acked": lambda actor, data: f"{actor} acknowledged a message",
+    "file_modified": lambda actor, data: f"{actor} edited {_file(data)}",
+    "agent_answered": lambda actor, data: f"{actor} said: {quote(data.get('message') or '')}",
+    "command_started": lambda actor, data: (
+        f"{actor} was running {data.get('command') or 'a command'}"
+    ),
     "command_finished": _command,
-    "tool_failed": lambda who, data: f"{who} saw {data.get('name', 'a tool')} fail",
-    "tool_finished": lambda who, data: f"{who} used {data.get('tool', 'a tool')}",
-    "prompt_submitted": lambda who, data: f"{who} was given a prompt by its user",
-    "error_reported": lambda who, data: (
-        f"{who} met {data.get('name')}: {quote(data.get('message') or '')}"
+    "tool_failed": lambda actor, data: f"{actor} saw {data.get('name', 'a tool')} fail",
+    "tool_finished": lambda actor, data: f"{actor} used {data.get('tool', 'a tool')}",
+    "prompt_submitted": lambda actor, data: f"{actor} was given a prompt by its user",
+    "error_reported": lambda actor, data: (
+        f"{actor} met {data.get('name')}: {quote(data.get('message') or '')}"
     ),
-    "fleet_checkpointed": lambda who, data: f"{who} took checkpoint {data.get('checkpoint_id')}",
+    "fleet_checkpointed": lambda actor, data: (
+        f"{actor} took checkpoint {data.get('checkpoint_id')}"
+    ),
 }
 
 
 def sentence(event: Event) -> str:
     """Return one sentence about an event: ``specialist-2 was editing src/auth.ts``."""
-    who = event.agent_id or "The operator"
+    actor = event.agent_id or "The operator"
     tell = _SENTENCES.get(event.type)
     if tell is None:
-        return f"{who}: {event.type.replace('_', ' ')}"
-    return tell(who, event.data)
+        return f"{actor}: {event.type.replace('_', ' ')}"
+    return tell(actor, event.data)
 
 
 Waits = Mapping[str, Sequence[SortieState]]
@@ -205,12 +211,12 @@ def step(
     """
     title = titles.of(sortie) if titles else ""
     others = sortie.assigned_to if titles is None or sortie.assigned_to != titles.reader else None
-    who = f" by {others}" if others else ""
+    assignee = f" by {others}" if others else ""
     reached = f", {sortie.progress}%" if sortie.progress else ""
     waits = f"; waits for {_awaited(awaited, titles)}" if awaited else ""
-    state = f"{_STEP_WORDS[sortie.status]}{who}{reached}{waits}"
-    told = f"{title or sortie.title or sortie.id} ({state})"
-    return f"{told}: {quote(sortie.progress_notes)}" if sortie.progress_notes else told
+    state = f"{_STEP_WORDS[sortie.status]}{assignee}{reached}{waits}"
+    text = f"{title or sortie.title or sortie.id} ({state})"
+    return f"{text}: {quote(sortie.progress_notes)}" if sortie.progress_notes else text
 
 
 def _awaited(sorties: Sequence[SortieState], titles: Titles | None) -> str:

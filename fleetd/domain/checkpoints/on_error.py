@@ -65,14 +65,14 @@ def note_delivery_failure(
     tx: Tx, ctx: Context, *, sender: str, to: list[str], subject: str, mission_id: str | None
 ) -> None:
     """Record a message that could not be delivered, and the state of its mission."""
-    who = ", ".join(to)
-    failed = MessageFailed(to=to, subject=subject, error=f"{who} has left")
+    recipients = ", ".join(to)
+    failed = MessageFailed(to=to, subject=subject, error=f"{recipients} has left")
     emit(tx, ctx, failed, mission_id=mission_id, agent_id=sender)
     error = ErrorReport(
         agent_id=sender,
         kind="delivery_failure",
         name="DeliveryFailure",
-        message=f"message to {who} could not be delivered: {subject}",
+        message=f"message to {recipients} could not be delivered: {subject}",
         mission_id=mission_id,
     )
     # The sender met no error: its work continues.

@@ -72,14 +72,14 @@ def emit(
 
 
 def emit_each(
-    tx: Tx, ctx: Context, told: Sequence[tuple[Payload, str | None]], *, mission_id: str
+    tx: Tx, ctx: Context, payloads: Sequence[tuple[Payload, str | None]], *, mission_id: str
 ) -> None:
     """Append many of the daemon's own events that are no activity, each with its agent."""
     _insert(
         tx,
         ctx,
         mission_id,
-        [(payload.type, agent_id, payload_data(payload)) for payload, agent_id in told],
+        [(payload.type, agent_id, payload_data(payload)) for payload, agent_id in payloads],
         activity=False,
     )
 
@@ -101,13 +101,13 @@ def append(
 def append_each(
     tx: Tx,
     ctx: Context,
-    told: Sequence[tuple[str, dict[str, Any]]],
+    entries: Sequence[tuple[str, dict[str, Any]]],
     mission_id: str | None,
     agent_id: str | None,
     activity: bool,
 ) -> list[Event]:
     """Append events that happened together, each with type and data; activity counts once."""
-    rows = [(kind, agent_id, data) for kind, data in told]
+    rows = [(kind, agent_id, data) for kind, data in entries]
     seqs = _insert(tx, ctx, mission_id, rows, activity=activity)
     events = [
         Event(
@@ -119,7 +119,7 @@ def append_each(
             agent_id=agent_id,
             data=data,
         )
-        for seq, (kind, data) in zip(seqs, told, strict=True)
+        for seq, (kind, data) in zip(seqs, entries, strict=True)
     ]
     if events and activity:
         _keep_up(tx, ctx, events, mission_id, agent_id)
@@ -275,8 +275,8 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
 def tell_no_need(tx: Tx, ctx: Context, before: Row) -> None:
     """Append that an agent no longer needs anybody, if its row ``before`` says it did."""
     if before["needs"] is not None:
-        told = AgentNeeds(needs="none")
-        emit(tx, ctx, told, mission_id=before["mission_id"], agent_id=before["id"])
+        payload = AgentNeeds(needs="none")
+        emit(tx, ctx, payload, mission_id=before["mission_id"], agent_id=before["id"])
 
 
 def _resume_recoveries(

@@ -225,15 +225,15 @@ def drop_answers(
     """
     words, after = [*inside, *(f'"{name}"' for name in sorted(names))], ("", "")
     # The store does not search for so many words that it takes long.
-    sought = named_params("word", words) if len(words) <= _FEW else {}
-    where = f"{_FURTHER} AND ({contains_any('result_json', sought) or '1 = 1'})"
+    params = named_params("word", words) if len(words) <= _FEW else {}
+    where = f"{_FURTHER} AND ({contains_any('result_json', params) or '1 = 1'})"
     while rows := tx.all(
         "SELECT method, key, result_json FROM idempotency_keys"
         f" WHERE {where} ORDER BY method, key LIMIT :most",
         method=after[0],
         after=after[1],
         most=ctx.batches.kept_answers,
-        **sought,
+        **params,
     ):
         for row in rows:
             result = row["result_json"]

@@ -100,7 +100,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         """
         m, a = inside_of("m", self.missions), inside_of("a", self.agents)
         r = inside_of("r", self.runs)
-        told_to_them = (
+        only_to_them = (
             "EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
             f" AND d.agent_id IN ({a})) AND NOT EXISTS"
             " (SELECT 1 FROM deliveries d WHERE d.message_id = messages.id"
@@ -111,16 +111,16 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             for noun, ids in (("mission", m), ("agent", a))
             for each in ids.split(", ")
         )
-        said = self._not_of_others(
+        mentions = self._not_of_others(
             contains_any("data_json", ("quoted", "quoted_below")), "agent_id"
         )
         return {
             "lock_waits": f"mission_id IN ({m}) OR agent_id IN ({a}){self._files('agent_id')}",
             "messages": f"seq >= {since:d}"
-            f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({told_to_them}))",
+            f" AND (mission_id IN ({m}) OR sender IN ({a}) OR ({only_to_them}))",
             "deliveries": f"agent_id IN ({a})",
             "events": f"mission_id IN ({m}) OR agent_id IN ({a})"
-            f" OR (seq >= {since:d} AND ({said}))"
+            f" OR (seq >= {since:d} AND ({mentions}))"
             f" OR (seq >= {since:d} AND type IN ({_RUN_EVENTS}) AND ({self.names_runs}))",
             "locks": f"mission_id IN ({m}) OR held_by IN ({a}){self._files('held_by')}",
             "cursors": f"consumer IN ({a}) OR stream IN ({streams})",
@@ -169,7 +169,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
             here = f" OR ({self._not_of_others(below('path'), 'agent_id')})"
         return f"mission_id IN ({missions}) OR agent_id IN ({agents}){here}"
 
-    def _files(self, whose: str) -> str:
+    def _files(self, agent_column: str) -> str:
         """Return the condition for locks on files of the directory.
 
         It is empty without a directory: then an index serves each half of the rest.
@@ -180,16 +180,18 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         if self.machine:  # a path of another machine may be the same; its key is not
             of_all = "substr(normalized_path, 1, length('project:')) = 'project:'"
             named = f"({named}) AND ({of_all} OR {starts_with('normalized_path', 'own')})"
-        return f" OR {below('normalized_path', 'key')} OR ({self._not_of_others(named, whose)})"
+        return (
+            f" OR {below('normalized_path', 'key')} OR ({self._not_of_others(named, agent_column)})"
+        )
 
-    def _not_of_others(self, condition: str, whose: str) -> str:
+    def _not_of_others(self, condition: str, agent_column: str) -> str:
         """Narrow a condition on the directory to what is not known to be another machine's."""
         if not self.directory:
             return "1 = 0"
         if not self.machine:
             return condition
         others = "SELECT id FROM agents WHERE machine <> :at"
-        return f"({condition}) AND NOT coalesce({whose} IN ({others}), 1 = 0)"
+        return f"({condition}) AND NOT coalesce({agent_column} IN ({others}), 1 = 0)"
 
     def _snapshots(self) -> str:
         """Return the condition for snapshots to delete, without unused parts, so indexes serve.

@@ -299,6 +299,6 @@ def step(
         erase(tx, ctx, scope, since)
         journal.record_bytes(tx, ctx)
         emit(tx, ctx, RecordsForgotten(missions=result.missions, agents=result.agents))
-        told = f"Forgot {result.missions} missions and {result.agents} agents"
-        tx.after_commit(LogLine("INFO", told))
+        message = f"Forgot {result.missions} missions and {result.agents} agents"
+        tx.after_commit(LogLine("INFO", message))
     return ErasureStep(scope=scope, forgotten=result)

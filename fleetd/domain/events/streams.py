@@ -84,8 +84,8 @@ def append(tx: Tx, ctx: Context, request: EventAppend) -> Event:
         return event_log.append(tx, ctx, request.type, request.data, mission_id, None, False)
     if mission_id is None:
         mission_id = tx.value("SELECT mission_id FROM agents WHERE id = :id", id=agent_id)
-    told = [(request.type, request.data)]
-    [event] = append_of_agent(tx, ctx, agent_id, mission_id, told)
+    entries = [(request.type, request.data)]
+    [event] = append_of_agent(tx, ctx, agent_id, mission_id, entries)
     if event.type == "file_modified" and isinstance(file := event.data.get("file"), str):
         file_edited(tx, ctx, agent_id, file)
     return event
@@ -96,10 +96,10 @@ def append_of_agent(
     ctx: Context,
     agent_id: str,
     mission_id: str | None,
-    told: Sequence[tuple[str, dict[str, Any]]],
+    entries: Sequence[tuple[str, dict[str, Any]]],
 ) -> list[Event]:
     """Append what an agent did in its mission, each with its type and data."""
-    events = event_log.append_each(tx, ctx, told, mission_id, agent_id, activity=True)
+    events = event_log.append_each(tx, ctx, entries, mission_id, agent_id, activity=True)
     for event in events:
         track_calls(tx, ctx, agent_id, event)
     if any(event.type in BEGINS_WORK for event in events):
@@ -338,8 +338,8 @@ def _gap(tx: Tx, stream: str, row: Row) -> CursorGap | None:
     where = Where()
     where.add("seq > :position", position=row["position"])
     if stream != WHOLE_LOG:  # the mission or the agent names an index
-        kind, _, whose = stream.partition(":")
-        where.equal(**{"mission_id" if kind == "mission" else "agent_id": whose}, stream=stream)
+        kind, _, owner_id = stream.partition(":")
+        where.equal(**{"mission_id" if kind == "mission" else "agent_id": owner_id}, stream=stream)
     first = tx.value(f"SELECT min(seq) AS seq FROM events WHERE {where}", **where.params)
     return CursorGap(
         first_available=first or event_log.position(tx) + 1, missed_until=row["missed_seq"]

@@ -60,8 +60,8 @@ def set_need(tx: Tx, ctx: Context, agent_id: str, need: Need, since: str) -> Non
     if row is None:
         return
     agent_changed(tx, agent_id)
-    told = AgentNeeds(needs=need.kind, text=text, reset_at=need.reset_at)
-    emit(tx, ctx, told, mission_id=row["mission_id"], agent_id=agent_id)
+    payload = AgentNeeds(needs=need.kind, text=text, reset_at=need.reset_at)
+    emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=agent_id)
 
 
 def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:

@@ -82,8 +82,8 @@ def display_event(tx: Tx, ctx: Context, event: Event) -> Event:
     return replace(event, data={**event.data, "file": display_file(tx, ctx, lock)})
 
 
-def display_name(tx: Tx, ctx: Context, key: str, said: str) -> str:
-    """Return the name of a key's file as seen from ``ctx.facts.here``; its holder ``said`` it.
+def display_name(tx: Tx, ctx: Context, key: str, given: str) -> str:
+    """Return the name of a key's file as seen from ``ctx.facts.here``; its holder's is ``given``.
 
     It is the path inside the repository there, else a path from the home directory or the root. For
     a project without a known place, it is the key. A key of another machine has that machine's
@@ -100,7 +100,7 @@ def display_name(tx: Tx, ctx: Context, key: str, said: str) -> str:
     if rest.startswith("/"):
         return _path(rest, here.root, here.home)
     # A legacy store has relative paths, which are no keys.
-    return key if rest.startswith("project:") else said
+    return key if rest.startswith("project:") else given
 
 
 def _path(path: str, root: str, home: str) -> str:

@@ -496,14 +496,14 @@ def conflict(
     repeated after the rollback.
     """
     existing = lock_of(found.lock)
-    who, hint = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}", _LOCKED
+    holder, hint = f"{agent_label(tx, ctx, existing.held_by)} until {existing.expires_at}", _LOCKED
     if tx.value("SELECT status FROM agents WHERE id = :id", id=existing.held_by) == "lost":
-        who, hint = f"{who}; that agent is lost", _LOST.format(existing.held_by, existing.id)
-    what = f"{wanted.file} is locked by {who}"
+        holder, hint = f"{holder}; that agent is lost", _LOST.format(existing.held_by, existing.id)
+    what = f"{wanted.file} is locked by {holder}"
     if (there := target_of(found.lock)) != wanted.target:
         sure = is_exact(wanted.target) and is_exact(there)
         what = f"{wanted.file} {'overlaps' if sure else 'may overlap'} {existing.file}"
-        what = f"{what}, which is locked by {who}"
+        what = f"{what}, which is locked by {holder}"
     if found.wait is not None:
         first = agent_label(tx, ctx, found.wait["agent_id"])
         what = f"{what}, and {first} waits for {found.wait['file']} first"

@@ -41,9 +41,9 @@ def _own(tx: Tx, ctx: Context, lock_id: str, agent_id: str) -> Row:
     """Return the row of an active lock that the agent holds; raises NotFound, InvalidState."""
     row = find(tx, "lock", lock_id)
     if row["held_by"] != agent_id:
-        whose = agent_label(tx, ctx, row["held_by"])
+        holder = agent_label(tx, ctx, row["held_by"])
         raise InvalidState(
-            f"Lock {row['id']} on {row['file']} is held by {whose}, not by {agent_id}.",
+            f"Lock {row['id']} on {row['file']} is held by {holder}, not by {agent_id}.",
             hint="Only the holder can renew or release a lock.",
             held_by=row["held_by"],
         )

@@ -124,13 +124,13 @@ def _tell_wait(tx: Tx, ctx: Context, wait: Row, lock_id: str | None) -> None:
     """Append an event that a wait is over, unless it was short."""
     waited_ms = ctx.now_ms - wait["began_ms"]
     if wait["began_ms"] and waited_ms >= TOLD_MS:
-        told = LockWaitEnded(
+        payload = LockWaitEnded(
             file=wait["file"],
             waited_ms=waited_ms,
             waited_for=wait["waited_for"],
             lock_id=lock_id,
         )
-        emit(tx, ctx, told, mission_id=wait["mission_id"], agent_id=wait["agent_id"])
+        emit(tx, ctx, payload, mission_id=wait["mission_id"], agent_id=wait["agent_id"])
 
 
 def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | None:

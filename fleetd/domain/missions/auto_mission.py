@@ -31,10 +31,10 @@ def begin(
     are kept, the mission is named after its directory.
     """
     place = project_dir if project_dir and project_dir.startswith("/") else None
-    said = _first_line(title) if title and ctx.config.keep_prompts else ""
+    first_line = _first_line(title) if title and ctx.config.keep_prompts else ""
     name = clean(place.rstrip("/").rpartition("/")[2]) if place else ""
     unnamed = f"{harness} session in {name}" if name else f"{harness} session"
-    request = MissionCreate(said or unnamed, project_dir=place)
+    request = MissionCreate(first_line or unnamed, project_dir=place)
     mission_id = missions.create_row(tx, ctx, request, agent_id, origin="session")
     begin_mission(tx, ctx, find(tx, "mission", mission_id), agent_id)
     return mission_id
@@ -84,8 +84,8 @@ def close(tx: Tx, ctx: Context, row: Row, reason: str) -> None:
     )
     if undone:
         left = endings.left_open(undone, row["total_sorties"])
-        told = f"{endings.WITH_SESSION} ({reason}), {left}"
-        payload = MissionCancelled(reason=told, closed_reason="session")
+        details = f"{endings.WITH_SESSION} ({reason}), {left}"
+        payload = MissionCancelled(reason=details, closed_reason="session")
         missions.close_unfinished(tx, ctx, row["id"], payload)
         # After the end, so that the file does not restore a closed mission as an open one.
         kept = checkpoints.Reason(trigger="manual", details=WITH_SESSION, created_by="fleetd")

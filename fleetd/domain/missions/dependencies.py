@@ -54,9 +54,9 @@ def checked(tx: Tx, mission_id: str, sortie_id: str | None, wanted: Iterable[str
         ids.append(row["id"])
     ids = list(dict.fromkeys(ids))
     if sortie_id and (cycle := cycle_of(of_mission(tx, mission_id), sortie_id, ids)):
-        told = " -> ".join(cycle)
+        chain = " -> ".join(cycle)
         raise InvalidParams(
-            f"These sorties would wait for each other: {told}.",
+            f"These sorties would wait for each other: {chain}.",
             hint="Remove one of the dependencies: fleetctl sortie update ID --no-after",
             field="depends_on",
             cycle=cycle,

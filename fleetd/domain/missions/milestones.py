@@ -27,8 +27,8 @@ def begin_mission(tx: Tx, ctx: Context, mission: Row, by: str | None = None) -> 
             now=ctx.now,
             id=mission["id"],
         )
-        told = {"status": "in_progress", "started_at": ctx.now}
-        mission_changed(tx, mission["id"], told)
+        fields = {"status": "in_progress", "started_at": ctx.now}
+        mission_changed(tx, mission["id"], fields)
         emit(tx, ctx, MissionStarted(), mission_id=mission["id"], agent_id=by)
 
 

@@ -102,8 +102,8 @@ def create_row(
     }
     tx.insert("missions", columns)
     known = ("title", "description", "status", "priority", "project_dir", "created_at", "briefing")
-    told = {name: columns[name] for name in known if columns[name] is not None}
-    mission_changed(tx, mission_id, told | {"automatic": origin == "session"})
+    fields = {name: columns[name] for name in known if columns[name] is not None}
+    mission_changed(tx, mission_id, fields | {"automatic": origin == "session"})
     created = MissionCreated(title=request.title, origin=origin if origin == "session" else None)
     emit(tx, ctx, created, mission_id=mission_id, agent_id=by)
     sorties.add_all(tx, ctx, mission_id, request.sorties, by)
@@ -159,10 +159,10 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
             now=ctx.now,
             id=row["id"],
         )
-        told = {name: changes[name] for name in _TOLD if name in changes}
+        fields = {name: changes[name] for name in _TOLD if name in changes}
         if "origin" in changes:
-            told["automatic"] = False
-        mission_changed(tx, row["id"], told)
+            fields["automatic"] = False
+        mission_changed(tx, row["id"], fields)
         names = [name.removesuffix("_json") for name in changes if name != "author"]
         emit(tx, ctx, MissionUpdated(fields=names), mission_id=row["id"], agent_id=by)
     if request.sorties:

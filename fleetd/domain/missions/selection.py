@@ -234,15 +234,15 @@ def _refuse_to_guess(tx: Tx, ctx: Context, wanted: MissionSelect, there: list[Ro
     raise InvalidState(
         f"{what} and none belongs to this directory: {named}{more}.",
         hint="Use --mission <id> to specify.",
-        candidates=[_told(tx, ctx, row) for row in there[:LISTED]],
+        candidates=[_candidate(tx, ctx, row) for row in there[:LISTED]],
     )
 
 
-def _told(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
-    told = {"id": row["id"], "project_dir": row["project_dir"]}
+def _candidate(tx: Tx, ctx: Context, row: Row) -> dict[str, Any]:
+    candidate = {"id": row["id"], "project_dir": row["project_dir"]}
     if machine := machine_suffix(tx, ctx, row["machine"]):
-        told["machine"] = machine.removeprefix(" on ")
-    return {**told, "title": row["title"]}
+        candidate["machine"] = machine.removeprefix(" on ")
+    return {**candidate, "title": row["title"]}
 
 
 def mission_of_directory(tx: Tx, ctx: Context, cwd: str | None) -> Row | None:

@@ -354,12 +354,12 @@ def _update(tx: Tx, ctx: Context, row: Row, **changes: Any) -> Row:
         now=ctx.now,
         id=row["id"],
     )
-    told = {
+    fields = {
         name.removesuffix("_json"): _strings(value) if name.endswith("_json") else value
         for name, value in changes.items()
         if name not in ("briefing_id", "author")
     }
-    sortie_changed(tx, row["mission_id"], row["id"], told | {"updated_at": ctx.now})
+    sortie_changed(tx, row["mission_id"], row["id"], fields | {"updated_at": ctx.now})
     return {**row, **changes, "updated_at": ctx.now}
 
 
@@ -369,16 +369,16 @@ def _change(
     row: Row,
     event: Callable[..., Payload],
     agent_id: str | None,
-    told: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Sortie:
     """Change a sortie's columns, emit the event, and check whether a milestone was passed.
 
-    ``told`` is the event's data in addition to the sortie's id and title.
+    ``data`` is the event's data in addition to the sortie's id and title.
     """
     changed = _update(tx, ctx, row, **changes)
     by = agent_id or row["assigned_to"]
-    payload = event(**{"sortie_id": row["id"], "title": row["title"], **(told or {})})
+    payload = event(**{"sortie_id": row["id"], "title": row["title"], **(data or {})})
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=by)
     if "status" in changes:
         reach_milestones(tx, ctx, row["mission_id"], by)
@@ -426,8 +426,8 @@ def progress(tx: Tx, ctx: Context, request: SortieProgress) -> Sortie:
     if row["status"] in ("pending", "assigned"):
         changes["status"] = "in_progress"
         changes["assigned_to"] = row["assigned_to"] or request.agent_id
-    told = {"percent": reached, "notes": request.notes}
-    return _change(tx, ctx, row, SortieProgressed, request.agent_id, told, **changes)
+    data = {"percent": reached, "notes": request.notes}
+    return _change(tx, ctx, row, SortieProgressed, request.agent_id, data, **changes)
 
 
 @_reported(SortieBlock)
@@ -435,8 +435,8 @@ def block(tx: Tx, ctx: Context, request: SortieBlock) -> Sortie:
     """Record that a sortie cannot continue."""
     row, _ = _own_row(tx, request, "blocked")
     changes = {"status": "blocked", "blocked_reason": request.reason}
-    told = {"reason": request.reason}
-    return _change(tx, ctx, row, SortieBlocked, request.agent_id, told, **changes)
+    data = {"reason": request.reason}
+    return _change(tx, ctx, row, SortieBlocked, request.agent_id, data, **changes)
 
 
 @_reported(SortieUnblock)
@@ -515,5 +515,5 @@ def reopen(tx: Tx, ctx: Context, row: Row, agent_id: str) -> Sortie:
 
 def retitle(tx: Tx, ctx: Context, row: Row, title: str, agent_id: str) -> Sortie:
     """Change a sortie's title; for plans that reword their items."""
-    told = {"title": title, "fields": ["title"]}
-    return _change(tx, ctx, row, SortieUpdated, agent_id, told, title=title, author=agent_id)
+    data = {"title": title, "fields": ["title"]}
+    return _change(tx, ctx, row, SortieUpdated, agent_id, data, title=title, author=agent_id)

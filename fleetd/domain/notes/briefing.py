@@ -46,12 +46,12 @@ def note_lines(tx: Tx, mission_id: str, reader: str | None, longest: int) -> Not
 
 def _shares(rows: list[Row], reader: str | None) -> list[Row]:
     """Return the notes to list; of each other agent only the newest."""
-    told: dict[str | None, int] = {}
+    counts: dict[str | None, int] = {}
     kept = []
     for row in rows:
         author = row["agent_id"] if row["origin"] == "agent" else None
-        told[author] = told.get(author, 0) + 1
-        if author in (None, reader) or told[author] <= OF_ONE:
+        counts[author] = counts.get(author, 0) + 1
+        if author in (None, reader) or counts[author] <= OF_ONE:
             kept.append(row)
     return kept
 
@@ -79,13 +79,15 @@ def _text(row: Row, most: int) -> str:
 def _head(row: Row, reader: str | None, pinned: bool) -> str:
     """Return the author of a note, and its kind."""
     if row["origin"] == "fact":
-        whose = "your session" if row["agent_id"] == reader else f"the session of {row['agent_id']}"
-        return f"Pinned by your user, recorded in {whose}" if pinned else f"Recorded in {whose}"
-    said = _WORDS[row["kind"]]
+        session = (
+            "your session" if row["agent_id"] == reader else f"the session of {row['agent_id']}"
+        )
+        return f"Pinned by your user, recorded in {session}" if pinned else f"Recorded in {session}"
+    label = _WORDS[row["kind"]]
     by = "your user"
     if row["origin"] == "agent":
         by = "you" if row["agent_id"] == reader else str(row["agent_id"])
     if not pinned:
-        return f"{said} by {by}"
+        return f"{label} by {by}"
     kind = row["kind"].replace("-", " ")
     return f"Pinned by your user ({kind})" + (f", noted by {by}" if by != "your user" else "")

@@ -34,7 +34,7 @@ def add(tx: Tx, ctx: Context, request: NoteAdd) -> Note:
     mission = _mission(tx, ctx, request, by)
     note: Row = {
         "kind": request.kind,
-        "text": _said("text", request.text),
+        "text": _required_text("text", request.text),
         "because": (request.because or "").strip() or None,
         "path": _place(mission, request.path, request.cwd),
         "origin": "person" if by is None else "agent",
@@ -55,10 +55,12 @@ def add(tx: Tx, ctx: Context, request: NoteAdd) -> Note:
             limit=STANDING,
         )
     note_id = fresh_id(tx, ctx, "note")
-    told = NoteAdded(note_id=note_id, kind=request.kind, text=note["text"], because=note["because"])
+    payload = NoteAdded(
+        note_id=note_id, kind=request.kind, text=note["text"], because=note["because"]
+    )
     place: Row = {"mission_id": mission["id"], "agent_id": by}
     note_changed(tx, mission["id"], note_id, {})
-    event = emit(tx, ctx, told, **place, activity=by is not None)
+    event = emit(tx, ctx, payload, **place, activity=by is not None)
     return note_of(insert(tx, ctx, event, note | {"id": note_id}))
 
 
@@ -105,15 +107,15 @@ def _mission(tx: Tx, ctx: Context, request: NoteAdd, by: str | None) -> Row:
     return find(tx, "mission", mission_id)
 
 
-def _said(field: str, text: str) -> str:
+def _required_text(field: str, text: str) -> str:
     """Return a text without surrounding white space; raises InvalidParams if nothing is left."""
-    if not (said := text.strip()):
+    if not (stripped := text.strip()):
         raise InvalidParams(
             f"{field} is empty; it takes 1 to {NOTE_CHARS:,} characters.",
             hint="Say it in a sentence or two.",
             field=field,
         )
-    return said
+    return stripped
 
 
 def _place(mission: Row, path: str | None, cwd: str | None) -> str | None:
@@ -167,7 +169,7 @@ def withdraw(tx: Tx, ctx: Context, request: NoteWithdraw) -> Note:
     row, by = _standing_note(tx, request.note_id), who_asks(tx, ctx, request.agent_id)
     if by is not None:
         _refuse_others(tx, row, by)
-    return note_of(mark_withdrawn(tx, ctx, row, _said("reason", request.reason), by))
+    return note_of(mark_withdrawn(tx, ctx, row, _required_text("reason", request.reason), by))
 
 
 def mark_withdrawn(tx: Tx, ctx: Context, row: Row, reason: str, by: str | None) -> Row:
@@ -183,9 +185,9 @@ def mark_withdrawn(tx: Tx, ctx: Context, row: Row, reason: str, by: str | None) 
     fields = {"withdrawn_at": ctx.now, "withdrawn_by": by, "withdrawn_reason": reason}
     note_changed(tx, row["mission_id"], row["id"], fields)
     # Events of others do not repeat an author's words, because they outlast the author's events.
-    told = NoteWithdrawn(note_id=row["id"], kind=row["kind"], reason=reason)
+    payload = NoteWithdrawn(note_id=row["id"], kind=row["kind"], reason=reason)
     mission_id = row["mission_id"]
-    emit(tx, ctx, told, mission_id=mission_id, agent_id=by, activity=by is not None)
+    emit(tx, ctx, payload, mission_id=mission_id, agent_id=by, activity=by is not None)
     return find(tx, "note", row["id"])
 
 
@@ -206,8 +208,8 @@ def _refuse_others(tx: Tx, row: Row, by: str) -> None:
     own = row["origin"] == "agent" and by in (row["agent_id"], mail_reader(tx, row["agent_id"]))
     if own and row["pinned_at"] is None:
         return
-    whose = {"person": "a person's", "fact": "a recorded fact"}.get(row["origin"])
-    why = "pinned by a person" if own else whose or f"{row['agent_id']}'s"
+    owner = {"person": "a person's", "fact": "a recorded fact"}.get(row["origin"])
+    why = "pinned by a person" if own else owner or f"{row['agent_id']}'s"
     raise InvalidState(
         f"Note {row['id']} is {why}; {by} cannot withdraw it.",
         hint="Ask your user to withdraw it, or add a note that says what you know.",
@@ -230,8 +232,8 @@ def pin(tx: Tx, ctx: Context, request: NotePin) -> Note:
     pinned_at = ctx.now if request.pinned else None
     tx.run("UPDATE notes SET pinned_at = :at WHERE id = :id", at=pinned_at, id=row["id"])
     note_changed(tx, row["mission_id"], row["id"], {"pinned_at": pinned_at})
-    told = NotePinned if request.pinned else NoteUnpinned
-    payload = told(note_id=row["id"], kind=row["kind"])
+    payload_type = NotePinned if request.pinned else NoteUnpinned
+    payload = payload_type(note_id=row["id"], kind=row["kind"])
     emit(tx, ctx, payload, mission_id=row["mission_id"])
     return note_of(find(tx, "note", row["id"]))
 

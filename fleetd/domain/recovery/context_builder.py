@@ -69,14 +69,14 @@ def build(
     newer = mission["last_activity_seq"] > checkpoint.seq and not rewound
     waits = waits_in(checkpoint.sorties)
     derived = {
-        told
+        line
         for s in checkpoint.sorties
         if s.status in _OPEN
-        for told in (step(s, awaited=waits.get(s.id, ())), obstacle(s))
+        for line in (step(s, awaited=waits.get(s.id, ())), obstacle(s))
     }
     own = own_note(tx, mission["id"], agent_id)
     steps, blockers = (
-        [told for told in each if told not in derived and not is_noted_by(agent_id, told)]
+        [line for line in each if line not in derived and not is_noted_by(agent_id, line)]
         for each in (then.next_steps, then.blockers)
     )
     if newer:  # an error that is no longer open was resolved since
@@ -148,19 +148,19 @@ def _decide(
     ``carried`` tells which briefings sorties refer to, and which agents work on those. If all open
     sorties of an agent refer to one, and no others do, the sorties need no update.
     """
-    whose: dict[int, set[str | None]] = {}
+    agents_of: dict[int, set[str | None]] = {}
     of_agent: dict[str, set[int]] = {}
     for row in carried:
-        whose.setdefault(row["briefing_id"], set()).add(row["at_work"])
+        agents_of.setdefault(row["briefing_id"], set()).add(row["at_work"])
         of_agent.setdefault(row["at_work"], set()).add(row["briefing_id"])
     again = {
         agent_id: each
         for each in stored
-        for agent_id in contexts & whose.get(each, set())
-        if whose[each] == {agent_id} and of_agent[agent_id] == {each}
+        for agent_id in contexts & agents_of.get(each, set())
+        if agents_of[each] == {agent_id} and of_agent[agent_id] == {each}
     }
     left = contexts - again.keys()
-    return again, [each for each in stored if not whose.get(each, set()) - left]
+    return again, [each for each in stored if not agents_of.get(each, set()) - left]
 
 
 def _derived_now(

@@ -330,8 +330,8 @@ def ask(tx: Tx, ctx: Context, request: HandoffAsk) -> Handoff:
             "created_at": ctx.now,
         },
     )
-    told = AgentNeeds(needs="question", text=f"asks to be handed over to {request.to}")
-    emit(tx, ctx, told, mission_id=mission["id"], agent_id=row["id"])
+    payload = AgentNeeds(needs="question", text=f"asks to be handed over to {request.to}")
+    emit(tx, ctx, payload, mission_id=mission["id"], agent_id=row["id"])
     return handoffs.record_of(tx, ctx, handoff_id)
 
 

@@ -133,8 +133,8 @@ def _hand_over_sorties(restore: RestoreContext, lost: str, successor: str) -> No
                 now=restore.ctx.now,
                 id=sortie.id,
             )
-            told = {"assigned_to": successor, "updated_at": restore.ctx.now}
-            sortie_changed(restore.tx, restore.mission_id, sortie.id, told)
+            fields = {"assigned_to": successor, "updated_at": restore.ctx.now}
+            sortie_changed(restore.tx, restore.mission_id, sortie.id, fields)
             restore.report.changed("sortie", sortie.id, lost, successor)
 
 
@@ -217,7 +217,7 @@ def move_in_successor(restore: RestoreContext) -> str | None:
         return None
     role = restore.tx.value("SELECT role FROM agents WHERE id = :id", id=lost)
     moved = session_move.move_in(restore.tx, restore.ctx, successor, restore.mission_id, role)
-    if _can_be_told(restore.tx, successor):
+    if _can_be_notified(restore.tx, successor):
         notices.add_handover(
             restore.tx, successor, notices.HandoverNotice("to", lost, restore.mission_id)
         )
@@ -227,7 +227,7 @@ def move_in_successor(restore: RestoreContext) -> str | None:
     return moved.left
 
 
-def _can_be_told(tx: Tx, agent_id: str) -> bool:
+def _can_be_notified(tx: Tx, agent_id: str) -> bool:
     """Return whether hooks can notify an agent: it has a session, or is yet to begin."""
     session = "SELECT 1 AS known FROM sessions WHERE agent_id = :id"
     known = tx.exists("SELECT 1 AS known FROM agents WHERE id = :id", id=agent_id)
@@ -299,9 +299,9 @@ def undo_takeover(restore: RestoreContext) -> bool:
         if lost in message.to:
             _take_message_back(tx, message.id, successor)
     _take_locks_back(restore, undone)
-    if _can_be_told(tx, successor):
+    if _can_be_notified(tx, successor):
         notices.add_handover(tx, successor, notices.HandoverNotice("back", lost))
-    if undone["succeeded_by"] is None and _can_be_told(tx, lost):
+    if undone["succeeded_by"] is None and _can_be_notified(tx, lost):
         notices.add_handover(tx, lost, notices.HandoverNotice("again", successor))
     known = {sortie.id for sortie in restore.checkpoint.sorties}
     left = undone["left_mission_id"]

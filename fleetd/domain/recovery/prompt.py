@@ -150,11 +150,11 @@ def brief(
         only_agent=None if sees_whole_mission(tx, agent_id, sorties) else agent_id,
         max_chars=request.max_chars or ctx.config.prompt.max_chars,
     )
-    said = _said(reader)
-    sections = _sections(reader, sorties, context, said, restore)
+    instructions = _instructions(reader)
+    sections = _sections(reader, sorties, context, instructions, restore)
     head = partial(_head, reader, context, progress_note)
-    newest_said = said.task[0] if said.task else ""
-    return context, render(head, sections, newest_said, reader.max_chars, mission["id"])
+    newest_task = instructions.task[0] if instructions.task else ""
+    return context, render(head, sections, newest_task, reader.max_chars, mission["id"])
 
 
 def _head(reader: Reader, context: RecoveryContext, note: str, limit: int) -> str:
@@ -172,7 +172,7 @@ def _sections(
     reader: Reader,
     sorties: Sequence[SortieState],
     context: RecoveryContext,
-    said: Said,
+    instructions: Said,
     restore: RestoreContext | None,
 ) -> list[Section]:
     """Return the sections of a briefing in their order; the first four are in every one."""
@@ -206,8 +206,8 @@ def _sections(
         ),
         Section("Time Context", ["\n".join(time)], needed=True, always=True, least=1),
         Section("", [_origin(reader)]),
-        Section("Task", said.task, needed=True, least=1),
-        Section(BEFORE, said.before, list_events, needed=True),
+        Section("Task", instructions.task, needed=True, least=1),
+        Section(BEFORE, instructions.before, list_events, needed=True),
         Section(
             "Notes",
             notes.lines,
@@ -244,18 +244,18 @@ def _sections(
 def _origin(reader: Reader) -> str:
     """State who speaks: an agent that lost its context does not know what fleetd is."""
     tx, ctx, mission = reader.tx, reader.ctx, reader.mission
-    whose = f"this session (agent {reader.agent_id}, " if reader.agent_id else "this work ("
+    subject = f"this session (agent {reader.agent_id}, " if reader.agent_id else "this work ("
     place, where = mission["project_dir"], ""
     if place and place != ctx.facts.here.place:
         where = f" in {path(place, 200)}{machine_suffix(tx, ctx, mission['machine'])}"
     return (
-        f"fleetd recorded {whose}mission {mission['id']}{where}). It states facts and gives no"
+        f"fleetd recorded {subject}mission {mission['id']}{where}). It states facts and gives no"
         " orders. A sortie is a step of the plan. `fleetctl context` or the tool `briefing` has"
         " more."
     )
 
 
-def _said(reader: Reader) -> Said:
+def _instructions(reader: Reader) -> Said:
     """Return what users said, newest first, and the agent's answers around the newest.
 
     The newest instruction to the reader itself is its task, even if others got newer ones. An
@@ -265,16 +265,16 @@ def _said(reader: Reader) -> Said:
     found = reader.newest("prompt_submitted", PROMPTS)
     own = newest(reader.tx, reader.mission_id, "prompt_submitted", agent_id, 1) if agent_id else []
     rows = [*own, *(row for row in found if row["seq"] not in {each["seq"] for each in own})]
-    whose = {None, agent_id, *(row["agent_id"] for row in own)}
+    own_ids = {None, agent_id, *(row["agent_id"] for row in own)}
     items = []
     for row in rows[:PROMPTS]:
         data = data_of(row)
         if not data.get("prompt"):
             continue
-        alone = reader.only_agent or not agent_id or row["agent_id"] in whose
+        alone = reader.only_agent or not agent_id or row["agent_id"] in own_ids
         to = "" if alone else f", to {row['agent_id']}"
-        said = f"- Your user, {reader.ago(_happened_at(data, row))}{to}:"
-        text = f"{said}\n{verbatim(str(data['prompt']))}"
+        label = f"- Your user, {reader.ago(_happened_at(data, row))}{to}:"
+        text = f"{label}\n{verbatim(str(data['prompt']))}"
         items.append(cut(text, max(reader.max_chars // SHARE, LEAST_SAID)))
     answers = _answers(reader, rows[0]) if items and own else []
     return Said([*items[:1], *answers], items[1:])
@@ -290,14 +290,14 @@ def _answers(reader: Reader, prompt: Row) -> list[str]:
     before = next((row for row in rows if row["seq"] < prompt["seq"]), None)
     most = max(min(reader.max_chars // ANSWER_SHARE, ANSWER_CHARS), LEAST_SAID)
     return [
-        f"- {_whose(reader, row)} answer {when}, {reader.ago(_happened_at(data, row))}:"
-        f"\n{verbatim_end(said, most)}"
+        f"- {_possessive(reader, row)} answer {when}, {reader.ago(_happened_at(data, row))}:"
+        f"\n{verbatim_end(text, most)}"
         for when, row in (("before that", before), ("since", since))
-        if row is not None and (said := str((data := data_of(row)).get("message") or "").strip())
+        if row is not None and (text := str((data := data_of(row)).get("message") or "").strip())
     ]
 
 
-def _whose(reader: Reader, row: Row) -> str:
+def _possessive(reader: Reader, row: Row) -> str:
     """Return whose answer it was: the reader also sees those of its predecessors."""
     return "Your" if row["agent_id"] == reader.agent_id else f"{row['agent_id']}'s"
 
@@ -315,8 +315,8 @@ def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> 
             continue
         files = short(", ".join(map(reader.file, sortie.files)), 200)
         if files or not is_automatic(reader.mission):
-            told = f"- {sortie.id} ({short(titles.of(sortie), TOLD_CHARS)})"
-            items.append(f"{told}: {files}" if files else told)
+            line = f"- {sortie.id} ({short(titles.of(sortie), TOLD_CHARS)})"
+            items.append(f"{line}: {files}" if files else line)
     return items
 
 
@@ -329,16 +329,16 @@ def _tree(reader: Reader, modified: Sequence[str]) -> list[str]:
     changed = [_name(line) for line in tree.changed]
     # For a new directory, Git names only the directory.
     open_ = {each for each in named if any(_covers(place, each) for place in changed)}
-    told = sorted(open_) if named - open_ else ["the files above"] * bool(open_)
-    told += [
+    entries = sorted(open_) if named - open_ else ["the files above"] * bool(open_)
+    entries += [
         line.strip()
         for line, place in zip(tree.changed, changed, strict=True)
         if not any(_covers(place, each) for each in open_)
     ]
     if tree.more:
-        told.append(f"{tree.more} more files")
+        entries.append(f"{tree.more} more files")
     commit = f", commit {tree.commit}" if tree.commit else ""
-    what = f"uncommitted: {', '.join(told)}" if told else "nothing uncommitted"
+    what = f"uncommitted: {', '.join(entries)}" if entries else "nothing uncommitted"
     return [f"- Branch {tree.branch}{commit}; {what}"]
 
 
@@ -358,12 +358,12 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
     """Describe the last failed command that has not passed since, with the end of its output."""
     if failing is None:
         return []
-    told = f"- {_name_of(reader, failing)} failed {reader.ago(failing.at)}"
+    line = f"- {_name_of(reader, failing)} failed {reader.ago(failing.at)}"
     if len(failing.error.splitlines()) <= 1:
-        said = short_ends(failing.error, LINE_CHARS)
-        return [f"{told}: {quote(said)}" if said else told]
+        error = short_ends(failing.error, LINE_CHARS)
+        return [f"{line}: {quote(error)}" if error else line]
     most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
-    return [f"{told}; its output ends:\n{verbatim_end(failing.error, most)}"]
+    return [f"{line}; its output ends:\n{verbatim_end(failing.error, most)}"]
 
 
 def _looks_at(step: str, failing: Command | None) -> bool:
@@ -398,9 +398,9 @@ def _running(reader: Reader) -> Section:
 
 
 def _work(reader: Reader, work: RunningWork) -> str:
-    told = f" {quote(work.told, TOLD_CHARS)}" if work.told else ""
+    text = f" {quote(work.told, TOLD_CHARS)}" if work.told else ""
     output = f", output in {path(work.output, 200)}" if work.output else ""
-    return f"- {work.kind} {short(work.id, 64)}{told}: last sign {reader.ago(work.seen_at)}{output}"
+    return f"- {work.kind} {short(work.id, 64)}{text}: last sign {reader.ago(work.seen_at)}{output}"
 
 
 def _met(reader: Reader) -> list[str]:
@@ -411,13 +411,13 @@ def _met(reader: Reader) -> list[str]:
     named = []
     for conflict in found[:CONFLICTS]:
         edits = [edit for edit in conflict.edits if edit.agent_id != reader.agent_id]
-        who = ", ".join(edit.agent_id for edit in edits[:CONFLICTS])
+        editors = ", ".join(edit.agent_id for edit in edits[:CONFLICTS])
         more = " and others" if len(edits) > CONFLICTS else ""
         together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
         beside = "some in one directory, others " if together else ""
         merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
         file = path(reader.file(conflict.file), TOLD_CHARS)
-        named.append(f"{file} (by {who}{more}{merge})")
+        named.append(f"{file} (by {editors}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
     return [f"- Changed within the hour also by others: {', '.join(named)}{more}"]
 
@@ -439,13 +439,13 @@ def _held_by_others(reader: Reader) -> list[str]:
     where = "mission_id = :mission AND held_by <> :agent"
     agent_id = reader.agent_id or ""
     rows = _locks(reader, where, mission=reader.mission_id, agent=agent_id)
-    told = [
+    lines = [
         f"- {row['held_by']} holds {path(display_file(reader.tx, reader.ctx, row), 200)}"
         f"{_purpose(row)}"
         for row in rows[:HELD]
     ]
-    more = len(rows) - len(told)
-    return [*told, f"- Others hold {more} more files"] if more else told
+    more = len(rows) - len(lines)
+    return [*lines, f"- Others hold {more} more files"] if more else lines
 
 
 def _purpose(row: Row) -> str:
@@ -467,14 +467,16 @@ def _fleet(reader: Reader, sorties: Sequence[SortieState]) -> list[str]:
     if agent_id is None:
         return []
     rows = reader.tx.all("SELECT id FROM agents WHERE succeeded_by = :agent", agent=agent_id)
-    told = [f"- You took over from {', '.join(sorted(row['id'] for row in rows))}"] if rows else []
+    lines = [f"- You took over from {', '.join(sorted(row['id'] for row in rows))}"] if rows else []
     others = [s for s in sorties if s.assigned_to != agent_id]
     if reader.only_agent and others:
         agents = sorted({s.assigned_to for s in others if s.assigned_to})
         done = sum(s.status == "completed" for s in others)
-        who = f" with {', '.join(agents[:5])}" if agents else ""
-        told.append(f"- The rest of the fleet: {done}/{len(others)} other sorties complete{who}")
-    return told
+        suffix = f" with {', '.join(agents[:5])}" if agents else ""
+        lines.append(
+            f"- The rest of the fleet: {done}/{len(others)} other sorties complete{suffix}"
+        )
+    return lines
 
 
 def _mail(reader: Reader) -> tuple[list[str], int]:
@@ -505,8 +507,8 @@ def _mail(reader: Reader) -> tuple[list[str], int]:
         to = "" if reader.agent_id else f" to {row['recipient']}"
         first = next(filter(None, map(clean, (row["body"] or "").splitlines())), "")
         body = f": {quote(first, MAIL_CHARS)}" if first else ""
-        told = f"- Mail from {row['sender']}{to}, {reader.ago(row['sent_at'])}"
-        items.append(f"{told}: {quote(row['subject'], MAIL_CHARS)}{body}")
+        line = f"- Mail from {row['sender']}{to}, {reader.ago(row['sent_at'])}"
+        items.append(f"{line}: {quote(row['subject'], MAIL_CHARS)}{body}")
     return items, int(rows[0]["total"]) if rows else 0
 
 
@@ -533,11 +535,14 @@ def _done(
         until = restore.rewind_seq if restore else None
         scope = snapshot_scope(reader.tx, reader.mission, reader.agent_id, until)
         declared = recovery_context.declared_outcomes(reader.tx, scope, COMMANDS)
-        told = [(at, f"{line}, {reader.ago(at)}") for at, line in declared]
-        ran = [*heapq.merge(ran, told, key=lambda each: each[0], reverse=True)]
+        outcomes = [(at, f"{line}, {reader.ago(at)}") for at, line in declared]
+        ran = [*heapq.merge(ran, outcomes, key=lambda each: each[0], reverse=True)]
     return [
         *(_completed(s, titles) for s in kept),
-        *(f"- Subagent {quote(told, TOLD_CHARS)} answered: {quote(said)}" for told, said in inner),
+        *(
+            f"- Subagent {quote(task, TOLD_CHARS)} answered: {quote(answer)}"
+            for task, answer in inner
+        ),
         *(line for _, line in ran[:COMMANDS]),
     ]
 
@@ -556,8 +561,8 @@ def _ran(reader: Reader, command: Command) -> str:
 
 def _name_of(reader: Reader, command: Command) -> str:
     """Return a command's name, with its agent unless that is the reader."""
-    who = f" of {command.agent_id}" if command.agent_id not in (None, reader.agent_id) else ""
-    return f"{short(command.name, TOLD_CHARS)}{who}"
+    suffix = f" of {command.agent_id}" if command.agent_id not in (None, reader.agent_id) else ""
+    return f"{short(command.name, TOLD_CHARS)}{suffix}"
 
 
 def _commands(reader: Reader, agent_id: str | None) -> list[Command]:
@@ -588,9 +593,9 @@ def _happened_at(data: dict[str, Any], row: Row) -> str:
 
     Anybody may append an event with an invalid time.
     """
-    told = data.get("happened_at")
+    given = data.get("happened_at")
     with contextlib.suppress(TypeError, ValueError, OverflowError):
-        return iso(to_ms(told))  # type: ignore[arg-type]
+        return iso(to_ms(given))  # type: ignore[arg-type]
     return str(row["timestamp"])
 
 

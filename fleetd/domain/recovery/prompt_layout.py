@@ -84,11 +84,11 @@ class Section(msgspec.Struct):
 
 
 def render(
-    head: Head, sections: Sequence[Section], newest_said: str, max_chars: int, mission_id: str
+    head: Head, sections: Sequence[Section], newest_task: str, max_chars: int, mission_id: str
 ) -> str:
     """Return the prompt, never longer than ``max_chars`` characters.
 
-    ``newest_said`` is what the user said last, for a prompt that has room for little else. While
+    ``newest_task`` is what the user said last, for a prompt that has room for little else. While
     others are cut, no section keeps more than its share: nobody fills a prompt by talking much.
     """
     if max_chars < COMMANDS_FROM:
@@ -107,8 +107,8 @@ def render(
         return text
     if lower := next((s for s in sections if s.least > 1), None):
         lower.least -= 1
-        return render(head, sections, newest_said, max_chars, mission_id)
-    return _bare(head, sections, newest_said, max_chars, mission_id)
+        return render(head, sections, newest_task, max_chars, mission_id)
+    return _bare(head, sections, newest_task, max_chars, mission_id)
 
 
 def _fill(shortened: Sequence[Section], room: int) -> None:
@@ -126,20 +126,20 @@ def _fill(shortened: Sequence[Section], room: int) -> None:
 
 
 def _bare(
-    head: Head, sections: Sequence[Section], newest_said: str, max_chars: int, mission_id: str
+    head: Head, sections: Sequence[Section], newest_task: str, max_chars: int, mission_id: str
 ) -> str:
     """Return the head and how to see the rest: below some 700 characters headings do not fit."""
     left_out = sum(section.left_out + len(section.items) for section in sections)
     rest = f"- ({left_out} items left out: fleetctl context --mission {mission_id})"
     text = ""
-    newest = newest_said
-    for said, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
+    newest = newest_task
+    for task, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
         top = [OPENING, head(limit)]
         text = "\n\n".join([*top, rest, CLOSING])
         room = max_chars - len(text) - len("\n\n")
-        if said and room >= min(len(said), LEAST_SAID):
-            return "\n\n".join([*top, cut(said, room), rest, CLOSING])
-        if not said and len(text) <= max_chars:
+        if task and room >= min(len(task), LEAST_SAID):
+            return "\n\n".join([*top, cut(task, room), rest, CLOSING])
+        if not task and len(text) <= max_chars:
             break
     return text
 

@@ -114,8 +114,8 @@ def _announce(restore: RestoreContext, mission: Row, recovery_id: str, restored:
         progress=percent(mission["completed_sorties"], mission["total_sorties"]),
     )
     briefed, to = RecoveryBriefed(recovery_id=recovery_id), restore.request.agent_id
-    told = [(payload, None), (briefed, to)]
-    emit_each(restore.tx, restore.ctx, told, mission_id=restore.mission_id)
+    payloads = [(payload, None), (briefed, to)]
+    emit_each(restore.tx, restore.ctx, payloads, mission_id=restore.mission_id)
 
 
 def _result(
@@ -170,7 +170,7 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
         row = checkpoints.latest_row(tx, mission["id"], but=ctx.facts.unreadable)
         checkpoint = from_row(row) if row else None
     sorties, agent_id = states_of(tx, mission["id"]), request.agent_id
-    told, text = prompt.brief(Reading(tx), ctx, mission, sorties, checkpoint, request)
+    recovery_context, text = prompt.brief(Reading(tx), ctx, mission, sorties, checkpoint, request)
     warnings = []
     if agent_id is not None and is_unknown(tx, agent_id, sorties):  # it may be misspelt
         whole = "briefing for the whole mission"
@@ -182,7 +182,7 @@ def context(tx: Tx, ctx: Context, request: RecoveryContextGet) -> Briefing:
         how = f"fleetctl context --mission {before['id']}"
         warnings.append(f"the session before this one worked on {what}: {how}")
     return Briefing(
-        recovery_context=told,
+        recovery_context=recovery_context,
         prompt=text,
         checkpoint_id=checkpoint.id if checkpoint else None,
         warnings=warnings,

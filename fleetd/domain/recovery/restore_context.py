@@ -144,8 +144,8 @@ def first_look(
 
     The mission may have no row; it is None if the request names a checkpoint.
     """
-    meant = None if request.checkpoint_id else _selected_mission(tx, ctx, request)
-    return meant, surroundings(tx, ctx, request, meant)
+    selected = None if request.checkpoint_id else _selected_mission(tx, ctx, request)
+    return selected, surroundings(tx, ctx, request, selected)
 
 
 def _selected_mission(
@@ -160,13 +160,13 @@ def _selected_mission(
 
 
 def surroundings(
-    tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet, meant: str | None
+    tx: Tx, ctx: Context, request: RecoveryRestore | RecoveryContextGet, selected: str | None
 ) -> Surroundings:
     """Return the project a request is about, and the processes that should be alive.
 
-    ``meant`` is the mission that the request means, if that is known.
+    ``selected`` is the mission that the request means, if that is known.
     """
-    mission_id, agent_id = meant or request.mission_id, request.agent_id
+    mission_id, agent_id = selected or request.mission_id, request.agent_id
     return Surroundings(
         project_dir=_project_dir(tx, ctx, mission_id, request.checkpoint_id, agent_id),
         processes=living_processes(tx, ctx),

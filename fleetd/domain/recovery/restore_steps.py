@@ -190,19 +190,19 @@ def _write(
         return {}
     values = _overwrite(restore, [(now, goal) for now, goal in changed if now])
     invalidate_plan_items(restore.tx, [goal.id for _, goal in changed])
-    told = [
+    payloads = [
         (SortieRestored(sortie_id=goal.id, title=goal.title, status=goal.status), goal.assigned_to)
         for _, goal in changed
     ]
-    emit_each(restore.tx, restore.ctx, told, mission_id=restore.mission_id)
+    emit_each(restore.tx, restore.ctx, payloads, mission_id=restore.mission_id)
     return values
 
 
 def _summary(sortie: SortieState | None) -> str:
     if sortie is None:
         return "missing"
-    who = f", {sortie.assigned_to}" if sortie.assigned_to else ""
-    return f"{sortie.status} {sortie.progress}%{who}"
+    assignee = f", {sortie.assigned_to}" if sortie.assigned_to else ""
+    return f"{sortie.status} {sortie.progress}%{assignee}"
 
 
 def _overwrite(
@@ -252,8 +252,10 @@ def _recreate(restore: RestoreContext, goal: SortieState) -> None:
         **{f"{name}_json": _encode(getattr(goal, name)).decode() for name in SORTIE_LISTS},
     }
     restore.tx.insert("sorties", columns)
-    told = fields_of(goal) | {name: columns[name] for name in ("title", "created_at", "updated_at")}
-    sortie_changed(restore.tx, restore.mission_id, goal.id, told)
+    fields = fields_of(goal) | {
+        name: columns[name] for name in ("title", "created_at", "updated_at")
+    }
+    sortie_changed(restore.tx, restore.mission_id, goal.id, fields)
 
 
 def restore_locks(restore: RestoreContext) -> int:
@@ -342,7 +344,7 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
         purpose=then.purpose,
         timeout_ms=then.timeout_ms,
     )
-    held = [row for row in _holders(restore, now, claim.target) if _stands(row, claim, then)]
+    held = [row for row in _holders(restore, now, claim.target) if _is_relevant(row, claim, then)]
     own = next((row for row in held if row["held_by"] == owner), None)
     if own is not None and restore.repeated:
         return True  # its token was in a briefing a moment ago, and stays valid
@@ -370,7 +372,7 @@ def _restore_lock(restore: RestoreContext, then: Lock, now: _LockState) -> bool:
     return True
 
 
-def _stands(row: Row, claim: leases.LeaseRequest, then: Lock) -> bool:
+def _is_relevant(row: Row, claim: leases.LeaseRequest, then: Lock) -> bool:
     """Return whether an active lock is the checkpoint's own, or prevents its restoration.
 
     Other locks of its owner stay.

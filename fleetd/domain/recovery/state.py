@@ -170,7 +170,9 @@ def mark_unconfirmed(tx: Tx, ctx: Context, recovery_id: str) -> bool:
         return False
     payload = RecoveryUnconfirmed(recovery_id=row["id"])
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["agent_id"])
-    who = row["agent_id"] or "nobody in particular"
+    recipient = row["agent_id"] or "nobody in particular"
     which = f"Recovery {row['id']} of {row['mission_id']}"
-    tx.after_commit(LogLine("WARNING", f"{which} is unconfirmed: {who} was briefed and is silent"))
+    tx.after_commit(
+        LogLine("WARNING", f"{which} is unconfirmed: {recipient} was briefed and is silent")
+    )
     return True

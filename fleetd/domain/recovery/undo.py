@@ -43,12 +43,12 @@ def reopen(restore: RestoreContext, mission: Row) -> None:
         awake=restore.ctx.awake_ms,
         id=mission["id"],
     )
-    told = {
+    fields = {
         "status": then if then in OPEN_MISSION else "in_progress",
         "closed_reason": None,
         "started_at": mission["started_at"] or restore.ctx.now,
     }
-    mission_changed(restore.tx, mission["id"], told)
+    mission_changed(restore.tx, mission["id"], fields)
 
 
 def _close_again(restore: RestoreContext) -> None:
@@ -67,8 +67,8 @@ def _close_again(restore: RestoreContext) -> None:
             now=restore.ctx.now,
             id=restore.mission_id,
         )
-        told = {"status": known.status, "closed_reason": _closed_reason(restore.checkpoint)}
-        mission_changed(restore.tx, restore.mission_id, told)
+        fields = {"status": known.status, "closed_reason": _closed_reason(restore.checkpoint)}
+        mission_changed(restore.tx, restore.mission_id, fields)
 
 
 def _closed_reason(checkpoint: Checkpoint) -> ClosedReason:
@@ -93,9 +93,9 @@ def already_recovered(restore: RestoreContext, mission: Row) -> bool:
     same = last is not None and last["checkpoint_id"] == restore.checkpoint.id
     if last is None or not same or mission["last_activity_seq"] > last["seq"]:
         return False
-    who = last["agent_id"] or last["requested_by"]
+    actor = last["agent_id"] or last["requested_by"]
     restore.report.warnings.append(
-        f"Already recovered from {restore.checkpoint.id} by {who} at {last['briefed_at']} "
+        f"Already recovered from {restore.checkpoint.id} by {actor} at {last['briefed_at']} "
         f"({last['id']}); nothing has happened since"
     )
     return True

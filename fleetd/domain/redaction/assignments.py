@@ -53,7 +53,7 @@ _PROMISING = re.compile(PROMISING)
 def named(text: str) -> Iterator[Found]:
     """Find the values of telling names."""
     lower = lowered(text)
-    position = told = 0
+    position = tried = 0
     starts = _starts(lower)
     for start in islice(starts, NAMES_MAX):
         if start < position:
@@ -62,8 +62,8 @@ def named(text: str) -> Iterator[Found]:
         form = _form(text, lower, head) if head else None
         if head is None or form is None:
             continue
-        told += 1
-        if told > TOLD_MAX:
+        tried += 1
+        if tried > TOLD_MAX:
             position = start
             break
         before = _before(lower, head)
@@ -170,18 +170,20 @@ def _assigned(name: Name) -> Found | None:
     style = _style(head, text)
     value = value_at(text, _value_start(name.lower, head), to_space=style == "shell")
     if kind and _is_setting(text, head, value):
-        return None if _stands_for(value.text) else _found(name, value)
+        return None if _is_reference(value.text) else _found(name, value)
     if not kind and style == "shell" and head[1] == "key" and is_opaque(value.text):
         kind = "key" if may_be_key(name.before) else ""
-    said = kind == "password" and style == "loose" and not value.quoted and head["sign"] == ":"
-    if said and _is_told_after(head[1], value):
+    after_colon = (
+        kind == "password" and style == "loose" and not value.quoted and head["sign"] == ":"
+    )
+    if after_colon and _looks_chosen(head[1], value):
         return _found(name, value)
     if not kind or (head[1] in SHORTENED and not is_not_count(value, style)):
         return None
     return _found(name, value, kind) if is_secret(kind, value, style) else None
 
 
-def _is_told_after(name: str, value: Value) -> bool:
+def _looks_chosen(name: str, value: Value) -> bool:
     """Return whether a password follows a colon, in a sentence or in YAML."""
     return _is_chosen(value.text, value.next) or (name == "pw" and _is_password(value.text))
 
@@ -210,7 +212,7 @@ def _is_setting(text: str, head: re.Match[str], value: Value) -> bool:
     return (tight and unindented) or bool(_SECTION.search(before))
 
 
-def _stands_for(word: str) -> bool:
+def _is_reference(word: str) -> bool:
     """Return whether a value is a path, a gap, or another name: password=config.password."""
     return is_path(word) or is_placeholder(word, quoted=False) or kind_of_name(word) is not None
 
@@ -305,8 +307,8 @@ def _is_argument(text: str, head: re.Match[str], value: str) -> bool:
     if any(map(str.isdigit, value)):
         return not value.isidentifier() or is_opaque(value) or "_" not in value
     name = _NAME_END.search(text[max(0, head.start() - 60) : head.start()])
-    said = (name[0] if name else "") + text[head.start() : head.end(1)]
-    setting = ("_" in said and said.isupper()) or "." in said
+    full_name = (name[0] if name else "") + text[head.start() : head.end(1)]
+    setting = ("_" in full_name and full_name.isupper()) or "." in full_name
     return setting and value.islower() and len(value) >= 8 and value.isalpha()
 
 
@@ -333,7 +335,7 @@ def _spaced(name: Name) -> Found | None:
         return _flag(name) if name.kind and _FLAG.search(name.before) else None
     if name.text.startswith("'", name.head.end()):
         return _statement(name)
-    return ((_declared(name) or _set(name)) if name.kind else None) or _said(name)
+    return ((_declared(name) or _set(name)) if name.kind else None) or _in_sentence(name)
 
 
 # A type after the name, as in Go; the default of an unset variable; SQL's FOR user.
@@ -409,7 +411,7 @@ _STATE = re.compile(
 )
 
 
-def _said(name: Name) -> Found | None:
+def _in_sentence(name: Name) -> Found | None:
     """Find a secret in a sentence: the password is ..."""
     text, lower, head, before, _ = name
     kind = kind_of(head[1], before.replace(" ", "-"))
@@ -419,12 +421,12 @@ def _said(name: Name) -> Found | None:
     if reversed_ and is_opaque(reversed_[1]):
         start = max(0, head.start() - 260) + reversed_.start(1)
         return start, start + len(reversed_[1]), kind
-    said = _IS.match(lower, head.end())
-    position = said.end() if said else head.end()
-    quoted = quoted_at(text, position) if said else None
+    verb = _IS.match(lower, head.end())
+    position = verb.end() if verb else head.end()
+    quoted = quoted_at(text, position) if verb else None
     if quoted is not None:
-        return _found(name, quoted, kind) if _is_told(kind, quoted.text) else None
-    if said and head[1].startswith("credential"):
+        return _found(name, quoted, kind) if _is_quoted_secret(kind, quoted.text) else None
+    if verb and head[1].startswith("credential"):
         named = _USER_AND.match(text, position)
         position = named.end() if named else position
     value = value_at(text, position, to_space=True)
@@ -433,13 +435,13 @@ def _said(name: Name) -> Found | None:
         return None
     end = value.start + len(word)
     with_it = kind == "password" and _WITH.search(before)
-    if said or with_it:
-        told = _is_password(word) or (
-            bool(said) and kind == "password" and _is_chosen(word, _after(text, end))
+    if verb or with_it:
+        secret = _is_password(word) or (
+            bool(verb) and kind == "password" and _is_chosen(word, _after(text, end))
         )
     else:
-        told = is_opaque(word) and len(word) >= 20 and word.replace("_", "").isalnum()
-    return (value.start, end, kind) if told else None
+        secret = is_opaque(word) and len(word) >= 20 and word.replace("_", "").isalnum()
+    return (value.start, end, kind) if secret else None
 
 
 # These forms find secrets even where the name alone announces none.
@@ -478,7 +480,7 @@ def _is_state(word: str) -> bool:
     return _STATE.fullmatch(word) is not None
 
 
-def _is_told(kind: str, quoted: str) -> bool:
+def _is_quoted_secret(kind: str, quoted: str) -> bool:
     """Return whether a quoted text after "the password is" is one, perhaps of several words."""
     if kind != "password" or len(quoted) < 6 or is_placeholder(quoted, quoted=True):
         return kind != "password" and (is_opaque(quoted) or _is_password(quoted))

@@ -164,8 +164,8 @@ _HERE_STRING = re.compile(r"(?:sudo[ \t]+-S|--password-stdin)\b[^\n|<]{0,200}<<<
 
 def _piped(text: str, _: str, into: re.Match[str]) -> Found | None:
     first = max(0, into.start() - _COMMAND_MAX)
-    said = _SAID.search(text[first : into.start()])
-    return _argument(text, first + said.end()) if said else None
+    echo = _SAID.search(text[first : into.start()])
+    return _argument(text, first + echo.end()) if echo else None
 
 
 def _next_argument(text: str, _: str, head: re.Match[str]) -> Found | None:

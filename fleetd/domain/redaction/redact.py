@@ -216,25 +216,25 @@ class _Cleaning:
     def __init__(self, live: Sequence[Search]) -> None:
         self._live = live
 
-    def clean(self, value: Any, told: str | None = None) -> Any:
-        """Return the value without secrets; ``told`` is the kind that a parent key announces."""
+    def clean(self, value: Any, parent_kind: str | None = None) -> Any:
+        """Return the value without secrets; a parent key announces ``parent_kind``."""
         if isinstance(value, str):
-            secret = told and value and not is_gap(value)
-            return f"[redacted:{told}]" if secret else _clean(value, self._live)
+            secret = parent_kind and value and not is_gap(value)
+            return f"[redacted:{parent_kind}]" if secret else _clean(value, self._live)
         if isinstance(value, dict):
-            return self._object(value, told)
+            return self._object(value, parent_kind)
         if isinstance(value, list):
-            return self._array(value, told)
+            return self._array(value, parent_kind)
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return "[redacted:password]" if number and told == "password" else value
+        return "[redacted:password]" if number and parent_kind == "password" else value
 
-    def _object(self, value: dict[str, Any], told: str | None) -> dict[str, Any]:
+    def _object(self, value: dict[str, Any], parent_kind: str | None) -> dict[str, Any]:
         # {"name": "API_KEY", "value": "..."}, as lists of environment variables are written.
         named = value.get("name", value.get("key"))
         pair = kind_of_name(named) if isinstance(named, str) and "value" in value else None
         found: dict[str, Any] = {}
         for name, inner in value.items():
-            kind = pair if pair and name == "value" else kind_of_name(name) or told
+            kind = pair if pair and name == "value" else kind_of_name(name) or parent_kind
             if pair and name in ("name", "key"):
                 kind = None
             found[self._free(_clean(name, self._live), found)] = self.clean(inner, kind)
@@ -248,11 +248,11 @@ class _Cleaning:
             free = f"{name}#{number}"
         return free
 
-    def _array(self, value: list[Any], told: str | None) -> list[Any]:
+    def _array(self, value: list[Any], parent_kind: str | None) -> list[Any]:
         found = []
         flag: str | None = None
         for inner in value:
-            found.append(self.clean(inner, flag or told))
+            found.append(self.clean(inner, flag or parent_kind))
             # ["--password", "..."], as the arguments of a command are written.
             is_flag = isinstance(inner, str) and inner.startswith("-")
             flag = kind_of_name(inner) if is_flag else None

@@ -320,8 +320,8 @@ def _began(data: dict[str, Any], part: Part) -> None:
 def _result(kind: str, data: dict[str, Any]) -> _Result:
     if kind == "tool_failed":
         return "FAIL"
-    told = data.get("result")
-    return told if told in ("PASS", "FAIL") else None
+    result = data.get("result")
+    return result if result in ("PASS", "FAIL") else None
 
 
 def _add(names: list[str], name: str) -> None:
@@ -340,8 +340,8 @@ def happened_at(data: dict[str, Any], row: Row) -> str:
 
     Any client may append an event with an invalid time.
     """
-    told = data.get("happened_at")
-    if isinstance(told, str):
+    given = data.get("happened_at")
+    if isinstance(given, str):
         with contextlib.suppress(ValueError, OverflowError):
-            return min(iso(to_ms(told)), str(row["timestamp"]))
+            return min(iso(to_ms(given)), str(row["timestamp"]))
     return str(row["timestamp"])

@@ -193,9 +193,9 @@ class _Parser:
         return Phrase(words, part.begins)
 
     def _error(self, at: int, what: str, opened: int | None = None) -> InvalidParams:
-        told = "" if opened is None else f" for the one at character {opened + 1}"
+        opening = "" if opened is None else f" for the one at character {opened + 1}"
         return InvalidParams(
-            f"The query cannot be read at character {at + 1}: {what}{told}.",
+            f"The query cannot be read at character {at + 1}: {what}{opening}.",
             hint='A raw query has words, "phrases", begin*, AND, OR, NOT and parentheses.',
             field="query",
             position=at,

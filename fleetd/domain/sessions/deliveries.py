@@ -149,6 +149,6 @@ def hook_counts(tx: Tx, ctx: Context) -> list[Row]:
     counts = []
     for row in tx.all("SELECT * FROM hook_counts ORDER BY harness"):
         silent, since = silent_sessions(tx, ctx, row["harness"], row["told_at"])
-        told = {"silent_sessions": silent, "silent_since": since}
-        counts.append({**row, **told, "sessions": sessions.get(row["harness"], 0)})
+        silence = {"silent_sessions": silent, "silent_since": since}
+        counts.append({**row, **silence, "sessions": sessions.get(row["harness"], 0)})
     return counts

@@ -73,7 +73,7 @@ LATE_MS = 2_000
 
 
 # An event that an agent reports: its type and its data.
-_Told = tuple[str, dict[str, Any]]
+_Entry = tuple[str, dict[str, Any]]
 
 
 class HookContext(msgspec.Struct, kw_only=True):
@@ -117,16 +117,16 @@ class HookContext(msgspec.Struct, kw_only=True):
         """Return the mission that the agent belongs to, open or not."""
         return self.window.mission_id
 
-    def append(self, *told: _Told) -> None:
+    def append(self, *entries: _Entry) -> None:
         """Append events that the agent reports together, without empty values."""
-        said = [
+        stripped = [
             (kind, {name: value for name, value in data.items() if value not in (None, (), "")})
-            for kind, data in told
+            for kind, data in entries
         ]
         if self.happened_at is not None:
-            for _, data in said:
+            for _, data in stripped:
                 data["happened_at"] = self.happened_at
-        streams.append_of_agent(self.tx, self.ctx, self.agent_id, self.mission_id, said)
+        streams.append_of_agent(self.tx, self.ctx, self.agent_id, self.mission_id, stripped)
 
     def emit(self, payload: Payload) -> Event:
         """Append an event that is no activity of the agent's."""
@@ -191,13 +191,13 @@ def _lock_edits(hook: HookContext, files: Sequence[str]) -> None:
         hook.awaited = found.wait["agent_id"], found.wait["file"]
 
 
-def handle_transcript(hook: HookContext, told: Iterable[AnyHappening]) -> None:
+def handle_transcript(hook: HookContext, reported: Iterable[AnyHappening]) -> None:
     """Handle what a transcript tells; it repeats everything each time.
 
     An unchanged plan changes nothing. The end of a call is recorded again only if its outcome was
     unknown. Failures since the last time become known together: they are one boundary of the run.
     """
-    happenings = list(told)
+    happenings = list(reported)
     ended = any(isinstance(each, ToolFinished) for each in happenings)
     known = _outcomes_known(hook) if ended else frozenset[str]()
     new = (
@@ -225,24 +225,24 @@ def _outcomes_known(hook: HookContext) -> frozenset[str]:
     )
 
 
-def _started(hook: HookContext, told: SessionStarted) -> None:
-    if told.source in ("resume", "compact"):
+def _started(hook: HookContext, event: SessionStarted) -> None:
+    if event.source in ("resume", "compact"):
         hook.window = session_lifecycle.resume_mission(hook.tx, hook.ctx, hook.window)
-    if told.source != "compact":
+    if event.source != "compact":
         if _unapproved_plan(hook) is not None:  # nobody is asked any more
             needs.end_need(hook.tx, hook.ctx, hook.agent_id)
         session_lifecycle.set_waiting(hook.tx, hook.agent_id)
-    if told.source != "resume":
+    if event.source != "resume":
         sessions.set_window_usage(hook.tx, key_of(hook.report), None)
 
 
-def _prompted(hook: HookContext, told: PromptSubmitted) -> None:
-    said = None
+def _prompted(hook: HookContext, event: PromptSubmitted) -> None:
+    prompt = None
     if hook.ctx.config.keep_prompts:
-        said = handoffs.in_short(hook.tx, hook.agent_id, told.prompt)
-    hook.mission(said)
+        prompt = handoffs.in_short(hook.tx, hook.agent_id, event.prompt)
+    hook.mission(prompt)
     _note_unapproved_plan(hook)
-    hook.append(("prompt_submitted", {"prompt": said}))
+    hook.append(("prompt_submitted", {"prompt": prompt}))
 
 
 def _note_unapproved_plan(hook: HookContext) -> None:
@@ -265,46 +265,46 @@ def _unapproved_plan(hook: HookContext) -> str | None:
     return found
 
 
-def _refused(hook: HookContext, told: Refused) -> None:
-    say = facts.plan_refused if told.what == "plan" else facts.permission_denied
+def _refused(hook: HookContext, refusal: Refused) -> None:
+    say = facts.plan_refused if refusal.what == "plan" else facts.permission_denied
     if (mission_id := hook.mission()) is not None:
-        text = say(told.about, told.reason)
-        facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, text, again=told.retold)
+        text = say(refusal.about, refusal.reason)
+        facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, text, again=refusal.retold)
 
 
-def _commit_reverted(hook: HookContext, told: CommitReverted) -> None:
+def _commit_reverted(hook: HookContext, event: CommitReverted) -> None:
     mission_id = hook.mission()
     if mission_id is None:
         return
-    text = facts.commit_reverted(told.subject)
-    if told.again:
+    text = facts.commit_reverted(event.subject)
+    if event.again:
         facts.end(hook.tx, hook.ctx, mission_id, text, "the commit was applied again")
     else:
         facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, text)
 
 
-def _tool_started(hook: HookContext, told: ToolStarted) -> None:
+def _tool_started(hook: HookContext, call: ToolStarted) -> None:
     hook.mission()
-    kind = "command_started" if told.command else "tool_started"
-    data = {"tool": told.tool, "command": told.command, "call_id": told.call_id}
-    hook.append((kind, data | {"task": told.task}))
-    if paths := [e.path for file in told.edits if (e := hook.ctx.facts.edited.get(file))]:
-        open_calls.note_files(hook.tx, hook.agent_id, told.call_id, paths)
-    _lock_edits(hook, told.edits)
+    kind = "command_started" if call.command else "tool_started"
+    data = {"tool": call.tool, "command": call.command, "call_id": call.call_id}
+    hook.append((kind, data | {"task": call.task}))
+    if paths := [e.path for file in call.edits if (e := hook.ctx.facts.edited.get(file))]:
+        open_calls.note_files(hook.tx, hook.agent_id, call.call_id, paths)
+    _lock_edits(hook, call.edits)
     if hook.parent is not None and hook.report.subagent is not None:
         _still_runs(hook, hook.report.subagent)
 
 
-def _tool_finished(hook: HookContext, told: ToolFinished) -> None:
+def _tool_finished(hook: HookContext, call: ToolFinished) -> None:
     hook.mission()
-    hook.append(*_events_of_call(told))
-    if told.edited:
-        met = conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, told.edited, hook.at)
+    hook.append(*_events_of_call(call))
+    if call.edited:
+        met = conflicts.note_edits(hook.tx, hook.ctx, hook.leading_id, call.edited, hook.at)
         outside = worktrees.note_outside(
-            hook.tx, hook.ctx, hook.leading_id, hook.window.trees, told.edited
+            hook.tx, hook.ctx, hook.leading_id, hook.window.trees, call.edited
         )
         hook.met_others |= met or outside
-        _lock_edits(hook, told.edited)
+        _lock_edits(hook, call.edited)
     _forget_reminder(hook)
 
 
@@ -325,44 +325,44 @@ def _forget_reminder(hook: HookContext) -> None:
         needs.end_need(hook.tx, hook.ctx, above["id"])
 
 
-def _events_of_call(told: ToolFinished) -> Iterator[_Told]:
+def _events_of_call(call: ToolFinished) -> Iterator[_Entry]:
     """Yield the events of a finished tool call."""
-    call_id, duration_ms = told.call_id, told.duration_ms
-    for file in told.edited:
-        yield "file_modified", {"file": file, "tool": told.tool}
-    if told.command:
+    call_id, duration_ms = call.call_id, call.duration_ms
+    for file in call.edited:
+        yield "file_modified", {"file": file, "tool": call.tool}
+    if call.command:
         yield (
             "command_finished",
             {
-                "command": told.command,
-                "result": {True: "PASS", False: "FAIL", None: None}[told.passed],
-                "error": told.error,
+                "command": call.command,
+                "result": {True: "PASS", False: "FAIL", None: None}[call.passed],
+                "error": call.error,
                 "call_id": call_id,
                 "duration_ms": duration_ms,
-                "background": told.background or None,
+                "background": call.background or None,
             },
         )
-    if told.passed is False:
-        yield "tool_failed", {"name": told.tool, "error": told.error, "call_id": call_id}
-    elif not told.command:
-        data = {"tool": told.tool, "call_id": call_id, "duration_ms": duration_ms}
-        yield "tool_finished", data | {"file": told.read}
+    if call.passed is False:
+        yield "tool_failed", {"name": call.tool, "error": call.error, "call_id": call_id}
+    elif not call.command:
+        data = {"tool": call.tool, "call_id": call_id, "duration_ms": duration_ms}
+        yield "tool_finished", data | {"file": call.read}
 
 
-def _planned(hook: HookContext, told: Planned) -> None:
+def _planned(hook: HookContext, planned: Planned) -> None:
     mission_id = hook.mission()
     if mission_id is not None:
-        whose = (hook.parent if told.shared else None) or hook.window
-        plan_sync.sync_plan(hook.tx, hook.ctx, mission_id, whose.agent_id, told)
+        owner = (hook.parent if planned.shared else None) or hook.window
+        plan_sync.sync_plan(hook.tx, hook.ctx, mission_id, owner.agent_id, planned)
 
 
-def _compacting(hook: HookContext, told: Compacting) -> None:
+def _compacting(hook: HookContext, event: Compacting) -> None:
     mission_id = hook.mission()
     if mission_id is not None:
-        details = f"Before the {told.trigger} compaction of {hook.agent_id}"
-        take_checkpoint(hook, mission_id, details, always=told.certain)
-    if told.certain:
-        triggers.on_compaction(hook.tx, hook.ctx, hook.agent_id, told.trigger)
+        details = f"Before the {event.trigger} compaction of {hook.agent_id}"
+        take_checkpoint(hook, mission_id, details, always=event.certain)
+    if event.certain:
+        triggers.on_compaction(hook.tx, hook.ctx, hook.agent_id, event.trigger)
 
 
 def take_checkpoint(hook: HookContext, mission_id: str, details: str, *, always: bool) -> None:
@@ -380,63 +380,63 @@ def take_checkpoint(hook: HookContext, mission_id: str, details: str, *, always:
         take(tx, ctx, mission_id, reason, state)
 
 
-def _compacted(hook: HookContext, told: Compacted) -> None:
+def _compacted(hook: HookContext, event: Compacted) -> None:
     # A summary repeats what the user said, mostly word for word.
     kept = hook.ctx.config.keep_prompts
-    hook.emit(WindowCompacted(summary=told.summary if kept else None))
+    hook.emit(WindowCompacted(summary=event.summary if kept else None))
     sessions.set_window_usage(hook.tx, key_of(hook.report), None)
 
 
-def _window_used(hook: HookContext, told: WindowUsed) -> None:
+def _window_used(hook: HookContext, usage: WindowUsed) -> None:
     # No event: there is a count after every answer, and only the newest matters.
-    sessions.set_window_usage(hook.tx, key_of(hook.report), told)
+    sessions.set_window_usage(hook.tx, key_of(hook.report), usage)
 
 
-def _directory_changed(hook: HookContext, _told: DirectoryChanged) -> None:
+def _directory_changed(hook: HookContext, _event: DirectoryChanged) -> None:
     # The mission stays: an agent's work does not change with its directory.
     if hook.cwd is not None:
         session_lifecycle.set_directory(hook.tx, hook.agent_id, hook.cwd)
 
 
-def _answered(message: str | None) -> list[_Told]:
+def _answered(message: str | None) -> list[_Entry]:
     return [("agent_answered", {"message": message})] if message else []
 
 
-def _paused(hook: HookContext, told: Paused) -> None:
+def _paused(hook: HookContext, event: Paused) -> None:
     """End the turn, unless it is known to be over.
 
     When a reminder comes, the end is known, unless the user interrupted the turn. A reminder comes
     while nothing is asked. The end of a turn that an error interrupted is known, too.
     """
     tx = hook.tx
-    if told.reminder and not session_lifecycle.may_have_stopped(tx, hook.agent_id):
+    if event.reminder and not session_lifecycle.may_have_stopped(tx, hook.agent_id):
         _pause(hook, session_lifecycle.asking_subagents(tx, hook.report))
-        hook.emit(HookNoted(what="idle_prompt", message=told.last_message))
+        hook.emit(HookNoted(what="idle_prompt", message=event.last_message))
         return
-    if told.reminder:
+    if event.reminder:
         _note_unapproved_plan(hook)
     before = hook.window.agent
     known_broken = before is not None and before["needs"] in needs.BROKEN_OFF
     if known_broken and needs.is_broken_off(tx, hook.agent_id):
-        hook.emit(HookNoted(what="turn_ended", message=told.last_message))
+        hook.emit(HookNoted(what="turn_ended", message=event.last_message))
         _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
         return
-    hook.append(*_answered(told.last_message), ("agent_paused", {}))
+    hook.append(*_answered(event.last_message), ("agent_paused", {}))
     _pause(hook, session_lifecycle.active_subagents(tx, hook.report))
     if hook.parent is None:
-        in_background = running.runs_any(tx, hook.agent_id) and _goes_on(hook, told)
-        hook.need(Need("background" if in_background else "finished", told.last_message))
+        in_background = running.runs_any(tx, hook.agent_id) and _goes_on(hook, event)
+        hook.need(Need("background" if in_background else "finished", event.last_message))
 
 
-def _goes_on(hook: HookContext, told: Paused) -> bool:
+def _goes_on(hook: HookContext, event: Paused) -> bool:
     """Return whether anything still runs after a turn.
 
     Without a list of what runs, a subagent without a reported end counts as over: with the turn
     that its user interrupted, else if it reported nothing in the whole turn.
     """
     listed = any(isinstance(each, WorkRuns) and each.whole for each in hook.report.happenings)
-    began = None if told.interrupted else _turn_began(hook)
-    if listed or told.reminder or (began is None and not told.interrupted):
+    began = None if event.interrupted else _turn_began(hook)
+    if listed or event.reminder or (began is None and not event.interrupted):
         return True
     running.end_subagents(hook.tx, hook.agent_id, began, hook.at)
     return running.runs_any(hook.tx, hook.agent_id)
@@ -460,43 +460,43 @@ def _pause(hook: HookContext, agents: Iterable[str]) -> None:
         streams.append(hook.tx, hook.ctx, EventAppend("agent_paused", agent_id=agent_id))
 
 
-def _subagent_ended(hook: HookContext, told: SubagentEnded) -> None:
+def _subagent_ended(hook: HookContext, event: SubagentEnded) -> None:
     if hook.report.subagent is not None:
         _work_ended(hook, WorkEnded(hook.report.subagent))
-    hook.append(*_answered(told.last_message))
+    hook.append(*_answered(event.last_message))
     hook.end("its task is done")
 
 
-def _failed(hook: HookContext, told: Failed) -> None:
-    triggers.on_run_failed(hook.tx, hook.ctx, hook.agent_id, told.message)
+def _failed(hook: HookContext, failure: Failed) -> None:
+    triggers.on_run_failed(hook.tx, hook.ctx, hook.agent_id, failure.message)
     error = ErrorReport(
-        agent_id=hook.agent_id, kind="api_error", name="TurnFailed", message=told.message
+        agent_id=hook.agent_id, kind="api_error", name="TurnFailed", message=failure.message
     )
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, even without an answer.
     hook.append(("agent_paused", {}))
-    text = told.said or (None if told.message == NAMELESS else told.message)
-    hook.need(Need("limit" if told.limited else "failed", text, told.reset_at))
+    text = failure.said or (None if failure.message == NAMELESS else failure.message)
+    hook.need(Need("limit" if failure.limited else "failed", text, failure.reset_at))
 
 
-def _noted(hook: HookContext, told: Noted) -> None:
-    hook.emit(HookNoted(what=told.what, message=told.message))
+def _noted(hook: HookContext, event: Noted) -> None:
+    hook.emit(HookNoted(what=event.what, message=event.message))
 
 
-def _permission_requested(hook: HookContext, told: PermissionRequested) -> None:
+def _permission_requested(hook: HookContext, event: PermissionRequested) -> None:
     """Make the agent wait; no work is done, so this is no activity.
 
     A reminder that comes too late, or that is about a known request, adds no other need.
     """
-    what = REMINDER if told.reminder else "permission_request"
-    late = told.beside and _is_answered(hook)
-    noted = hook.emit(HookNoted(what=what, message=told.message))
+    what = REMINDER if event.reminder else "permission_request"
+    late = event.beside and _is_answered(hook)
+    noted = hook.emit(HookNoted(what=what, message=event.message))
     if late:
         return
-    if not told.certain:
-        needs.ask(hook.tx, hook.ctx, hook.agent_id, told.message, hook.at, noted.seq)
-    elif not told.reminder or _is_of_own_agent(hook):
-        hook.need(Need("permission", told.message))
+    if not event.certain:
+        needs.ask(hook.tx, hook.ctx, hook.agent_id, event.message, hook.at, noted.seq)
+    elif not event.reminder or _is_of_own_agent(hook):
+        hook.need(Need("permission", event.message))
 
 
 def _is_of_own_agent(hook: HookContext) -> bool:
@@ -507,23 +507,23 @@ def _is_of_own_agent(hook: HookContext) -> bool:
     return session_lifecycle.may_await_permission(tx, report, hook.agent_id)
 
 
-def _question_asked(hook: HookContext, told: QuestionAsked) -> None:
-    _asked(hook, told, Need("question", told.question), "question_prompt")
+def _question_asked(hook: HookContext, event: QuestionAsked) -> None:
+    _asked(hook, event, Need("question", event.question), "question_prompt")
 
 
-def _plan_proposed(hook: HookContext, told: PlanProposed) -> None:
-    _asked(hook, told, Need("plan_approval", told.plan), "plan_prompt")
+def _plan_proposed(hook: HookContext, event: PlanProposed) -> None:
+    _asked(hook, event, Need("plan_approval", event.plan), "plan_prompt")
 
 
-def _asked(hook: HookContext, told: QuestionAsked | PlanProposed, need: Need, noted: str) -> None:
+def _asked(hook: HookContext, event: QuestionAsked | PlanProposed, need: Need, noted: str) -> None:
     """Make the agent wait for an answer; a reminder that comes too late is only noted."""
-    if told.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
+    if event.reminder and not session_lifecycle.may_ask_by_reminder(hook.tx, hook.agent_id):
         hook.emit(HookNoted(what=noted, message=need.text))
-    elif not (told.beside and _is_answered(hook)):
+    elif not (event.beside and _is_answered(hook)):
         hook.need(need)
 
 
-def _question_answered(hook: HookContext, _told: QuestionAnswered) -> None:
+def _question_answered(hook: HookContext, _event: QuestionAnswered) -> None:
     row = hook.window.agent
     if row is not None and row["needs"] == "question":
         needs.end_need(hook.tx, hook.ctx, hook.agent_id)
@@ -549,9 +549,9 @@ def _is_answered(hook: HookContext) -> bool:
     return any(call_id == ended for row, call_id in begun if row["type"] in BEGINS_A_CALL)
 
 
-def _subagent_started(hook: HookContext, told: SubagentStarted) -> None:
+def _subagent_started(hook: HookContext, event: SubagentStarted) -> None:
     if hook.parent is not None and hook.report.subagent is not None:
-        words = _task_of_subagent(hook) or told.kind
+        words = _task_of_subagent(hook) or event.kind
         _work_runs(hook, WorkRuns((RunningItem(hook.report.subagent, "subagent", words),)))
 
 
@@ -581,16 +581,16 @@ def _task_of_subagent(hook: HookContext) -> str | None:
     return None
 
 
-def _work_runs(hook: HookContext, told: WorkRuns) -> None:
+def _work_runs(hook: HookContext, event: WorkRuns) -> None:
     """Record what runs, for the session's own agent: a subagent's shells count as its own."""
-    running.see(hook.tx, hook.ctx, hook.leading_id, told.items, hook.at)
-    still = {item.id for item in told.items}
-    running.end_others(hook.tx, hook.leading_id, told.whole, still, hook.at)
+    running.see(hook.tx, hook.ctx, hook.leading_id, event.items, hook.at)
+    still = {item.id for item in event.items}
+    running.end_others(hook.tx, hook.leading_id, event.whole, still, hook.at)
     _settle(hook)
 
 
-def _work_ended(hook: HookContext, told: WorkEnded) -> None:
-    running.end(hook.tx, hook.leading_id, told.id, hook.at)
+def _work_ended(hook: HookContext, event: WorkEnded) -> None:
+    running.end(hook.tx, hook.leading_id, event.id, hook.at)
     _settle(hook)
 
 
@@ -606,8 +606,8 @@ def _settle(hook: HookContext) -> None:
     needs.settle(hook.tx, hook.ctx, hook.leading_id, hook.at, works_on=works_on)
 
 
-def _session_ended(hook: HookContext, told: SessionEnded) -> None:
-    hook.end(told.reason or "the session ended")
+def _session_ended(hook: HookContext, event: SessionEnded) -> None:
+    hook.end(event.reason or "the session ended")
 
 
 _HANDLERS: dict[type, Callable[[HookContext, Any], None]] = {

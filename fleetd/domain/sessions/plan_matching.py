@@ -61,15 +61,15 @@ def items_of_list(items: Sequence[PlanItem]) -> tuple[list[PlanItem], int]:
 
 def items_of_updates(items: Sequence[PlanItem]) -> list[PlanItem]:
     """Return the items of a partial list: the last status for each id, and the last text given."""
-    said: dict[Hashable, PlanItem] = {}
+    latest: dict[Hashable, PlanItem] = {}
     for number, item in enumerate(items[:MOST_ITEMS]):
         text = short(item.text, TEXT_CHARS)
-        before = said.get(item.id) if item.id else None
+        before = latest.get(item.id) if item.id else None
         if not text and before:
             text = before.text
         if text or item.id:
-            said[item.id or number] = PlanItem(text=text, status=item.status, id=item.id or None)
-    return list(said.values())
+            latest[item.id or number] = PlanItem(text=text, status=item.status, id=item.id or None)
+    return list(latest.values())
 
 
 def match_whole_list(
@@ -83,8 +83,8 @@ def match_whole_list(
     """
     match = _Match(before, named)
     match.by_id()
-    match.by(_as_told, _as_named)
-    match.by(lambda told: normalized(told.text), lambda item: normalized(item.text))
+    match.by(_known_key, _item_key)
+    match.by(lambda known: normalized(known.text), lambda item: normalized(item.text))
     match.by_place()
     return match.found
 
@@ -96,21 +96,21 @@ def match_updates(before: Sequence[KnownItem], named: Sequence[PlanItem]) -> lis
     """
     match = _Match(before, named)
     match.by_id()
-    match.by(lambda told: not told.item_id and _as_told(told), _as_named)
+    match.by(lambda known: not known.item_id and _known_key(known), _item_key)
     match.by(
-        lambda told: not told.item_id and _open(told),
+        lambda known: not known.item_id and _open(known),
         lambda item: _lasting(item) and normalized(item.text),
     )
-    match.by(_as_told, lambda item: not item.id and _as_named(item))
+    match.by(_known_key, lambda item: not item.id and _item_key(item))
     match.by(_open, lambda item: not item.id and normalized(item.text))
     return match.found
 
 
-def _as_told(told: KnownItem) -> Hashable:
-    return normalized(told.text), told.told
+def _known_key(known: KnownItem) -> Hashable:
+    return normalized(known.text), known.told
 
 
-def _as_named(item: PlanItem) -> Hashable:
+def _item_key(item: PlanItem) -> Hashable:
     return normalized(item.text), item.status
 
 
@@ -119,14 +119,14 @@ def _lasting(item: PlanItem) -> bool:
     return not (item.status == "dropped" and item.id)
 
 
-def _open(told: KnownItem) -> Hashable:
-    return told.told != "completed" and normalized(told.text)
+def _open(known: KnownItem) -> Hashable:
+    return known.told != "completed" and normalized(known.text)
 
 
-def is_new_under_old_id(told: KnownItem, item: PlanItem) -> bool:
+def is_new_under_old_id(known: KnownItem, item: PlanItem) -> bool:
     """Return whether a harness reuses the id of a finished item for another one."""
-    over = told.told in ("completed", "dropped") and item.status != told.told
-    return over and bool(item.text) and not is_similar(told.text, item.text)
+    over = known.told in ("completed", "dropped") and item.status != known.told
+    return over and bool(item.text) and not is_similar(known.text, item.text)
 
 
 def is_similar(one: str, other: str) -> bool:
@@ -150,31 +150,35 @@ class _Match:
 
     def __init__(self, before: Sequence[KnownItem], named: Sequence[PlanItem]) -> None:
         self._before, self._named = before, named
-        self._order = {told.sortie_id: index for index, told in enumerate(before)}
+        self._order = {known.sortie_id: index for index, known in enumerate(before)}
         self._taken: set[str] = set()
         self.found: list[KnownItem | None] = [None] * len(named)
 
-    def _pair(self, index: int, told: KnownItem) -> None:
-        self.found[index] = told
-        self._taken.add(told.sortie_id)
+    def _pair(self, index: int, known: KnownItem) -> None:
+        self.found[index] = known
+        self._taken.add(known.sortie_id)
 
     def by_id(self) -> None:
-        ids = {told.item_id: told for told in self._before if told.item_id}
+        ids = {known.item_id: known for known in self._before if known.item_id}
         for index, item in enumerate(self._named):
-            told = ids.get(item.id) if item.id else None
-            if told and told.sortie_id not in self._taken and not is_new_under_old_id(told, item):
-                self._pair(index, told)
+            known = ids.get(item.id) if item.id else None
+            if (
+                known
+                and known.sortie_id not in self._taken
+                and not is_new_under_old_id(known, item)
+            ):
+                self._pair(index, known)
 
     def by(
-        self, of_told: Callable[[KnownItem], Hashable], of_item: Callable[[PlanItem], Hashable]
+        self, known_key: Callable[[KnownItem], Hashable], item_key: Callable[[PlanItem], Hashable]
     ) -> None:
         """Pair remaining items with equal keys, in order; a false key is no key."""
         waiting: dict[Hashable, deque[KnownItem]] = defaultdict(deque)
-        for told in self._before:
-            if told.sortie_id not in self._taken and (key := of_told(told)):
-                waiting[key].append(told)
+        for known in self._before:
+            if known.sortie_id not in self._taken and (key := known_key(known)):
+                waiting[key].append(known)
         for index, item in enumerate(self._named):
-            if self.found[index] is None and item.text and (equal := waiting.get(of_item(item))):
+            if self.found[index] is None and item.text and (equal := waiting.get(item_key(item))):
                 self._pair(index, equal.popleft())
 
     def by_place(self) -> None:
@@ -183,7 +187,7 @@ class _Match:
         A finished item never matches an open one: that is other work in similar words.
         """
         left = [
-            index for index, told in enumerate(self._before) if told.sortie_id not in self._taken
+            index for index, known in enumerate(self._before) if known.sortie_id not in self._taken
         ]
         behind = -1
         for index, item in enumerate(self._named):
@@ -194,11 +198,11 @@ class _Match:
                         self._pair(index, self._before[place])
                         left.remove(place)
                         break
-            told = self.found[index]
-            if told is not None:
-                behind = self._order[told.sortie_id]
+            known = self.found[index]
+            if known is not None:
+                behind = self._order[known.sortie_id]
 
 
-def _reworded(told: KnownItem, item: PlanItem) -> bool:
-    reopened = told.told == "completed" and item.status != "completed"
-    return not reopened and is_similar(told.text, item.text)
+def _reworded(known: KnownItem, item: PlanItem) -> bool:
+    reopened = known.told == "completed" and item.status != "completed"
+    return not reopened and is_similar(known.text, item.text)

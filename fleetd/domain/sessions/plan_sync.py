@@ -56,12 +56,12 @@ def sync_plan(tx: Tx, ctx: Context, mission_id: str, agent_id: str, planned: Pla
         items_of_list(planned.items) if planned.whole else (items_of_updates(planned.items), 0)
     )
     found = match_whole_list(before, named) if planned.whole else match_updates(before, named)
-    going = {told.sortie_id for told in found if told}
-    left = [told for told in before if told.sortie_id not in going]
-    gone = left if planned.whole else [told for told in left if told.told == BACK]
+    going = {known.sortie_id for known in found if known}
+    left = [known for known in before if known.sortie_id not in going]
+    gone = left if planned.whole else [known for known in left if known.told == BACK]
     gone += [t for t, item in zip(found, named, strict=True) if t and item.status == "dropped"]
     stays = [
-        (item, told) for item, told in zip(named, found, strict=True) if item.status != "dropped"
+        (item, known) for item, known in zip(named, found, strict=True) if item.status != "dropped"
     ]
     plan = _Plan(tx, ctx, mission_id, agent_id)
     steps = plan.resolve(stays, before, whole=planned.whole)
@@ -112,25 +112,25 @@ class _Plan:
         """Find a sortie for every item: its own, a free one, or a new one."""
         steps: list[_Step] = []
         room = MOST_ITEMS if whole else MOST_ITEMS - len(before)
-        end = 0 if whole else max((told.position for told in before), default=-1) + 1
+        end = 0 if whole else max((was.position for was in before), default=-1) + 1
         for number, (item, known) in enumerate(stays):
-            told = known
+            was = known
             # It has its sortie still, or somebody removed that and the plan reports nothing new.
             fresh = known is None or not (
                 known.told == item.status or self._row(known.sortie_id) is not None
             )
             if fresh:
-                told = self._sortie_for(item, known, room)
+                was = self._sortie_for(item, known, room)
                 room -= 1
-            if told is not None:
+            if was is not None:
                 now = msgspec.structs.replace(
-                    told,
-                    item_id=item.id or told.item_id,
-                    text=item.text or told.text,
+                    was,
+                    item_id=item.id or was.item_id,
+                    text=item.text or was.text,
                     told=item.status,
-                    position=end + number if whole or fresh else told.position,
+                    position=end + number if whole or fresh else was.position,
                 )
-                steps.append(_Step(told, now, fresh))
+                steps.append(_Step(was, now, fresh))
         return steps
 
     def tie(self, links: Sequence[PlanLink]) -> None:
@@ -153,9 +153,9 @@ class _Plan:
             if link.ends:
                 known[item] = [each for each in ids if each != on]
             elif cycle := dependencies.cycle_of(known, item, [on]):
-                told = f"The plan of {self._agent_id} has sorties wait for each other"
+                problem = f"The plan of {self._agent_id} has sorties wait for each other"
                 ring = " -> ".join(cycle)
-                self._tx.after_commit(LogLine("WARNING", f"{told}; fleetd ignores it: {ring}"))
+                self._tx.after_commit(LogLine("WARNING", f"{problem}; fleetd ignores it: {ring}"))
             elif on not in ids:
                 known[item] = [*ids, on]
         for sortie_id, ids in known.items():
@@ -198,8 +198,8 @@ class _Plan:
         """Apply the changes of the plan; return whether there were any."""
         moving = [step for step in steps if step.moves]
         changed = [step for step in steps if step.changed]
-        told = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
-        before = triggers.step_progress(self._tx, self._agent_id, told)
+        sortie_ids = [*(step.now.sortie_id for step in moving), *(each.sortie_id for each in gone)]
+        before = triggers.step_progress(self._tx, self._agent_id, sortie_ids)
         self._carry_out(changed, moving, gone)
         triggers.on_steps_changed(self._tx, self._ctx, self._agent_id, before)
         return bool(gone or changed)
@@ -209,8 +209,8 @@ class _Plan:
     ) -> None:
         for step in moving:
             self._go_back(step)
-        for told in gone:
-            self._drop(told)
+        for known in gone:
+            self._drop(known)
         for step in changed:
             if step.was.text != step.now.text:
                 self._reword(step.now)
@@ -243,8 +243,8 @@ class _Plan:
         if row is None:
             return
         was, wanted = step.was.told, step.now.told
-        heard = was in ("completed", "dropped", *DIRTY)
-        undone = row["status"] == "completed" and wanted != "completed" and heard
+        plan_decides = was in ("completed", "dropped", *DIRTY)
+        undone = row["status"] == "completed" and wanted != "completed" and plan_decides
         taken_up = row["status"] == "failed" and row["blocked_reason"] == DROPPED
         put_back = row["status"] == "in_progress" and wanted == "pending" and was != "pending"
         if undone or taken_up or put_back:
@@ -252,23 +252,23 @@ class _Plan:
         elif row["status"] == "pending" and wanted == "pending":
             sorties.assign(self._tx, self._ctx, SortieAssign(row["id"], self._agent_id))
 
-    def _drop(self, told: KnownItem) -> None:
+    def _drop(self, known: KnownItem) -> None:
         """Delete a sortie that the plan made and nobody began; fail one that is in progress."""
-        row = self._in_hand(told.sortie_id)
-        if row and told.made and row["status"] not in CLOSED_SORTIE:
+        row = self._in_hand(known.sortie_id)
+        if row and known.made and row["status"] not in CLOSED_SORTIE:
             if row["status"] in ("pending", "assigned") and not row["started_at"]:
                 sorties.delete_sortie(self._tx, self._ctx, row, self._agent_id)
             else:
                 request = SortieFail(row["id"], DROPPED, self._agent_id)
                 sorties.fail(self._tx, self._ctx, request)
-        self._keep(msgspec.structs.replace(told, told="dropped"))
+        self._keep(msgspec.structs.replace(known, told="dropped"))
 
     def _reword(self, now: KnownItem) -> None:
         row = self._in_hand(now.sortie_id)
         if row and now.made and row["title"] != now.text:
             sorties.retitle(self._tx, self._ctx, row, now.text, self._agent_id)
 
-    def _keep(self, told: KnownItem) -> None:
+    def _keep(self, known: KnownItem) -> None:
         """Store what the plan says of an item; an item of another plan becomes this plan's."""
         self._tx.run(
             "INSERT INTO plan_items (sortie_id, mission_id, agent_id, item_id, position, text,"
@@ -280,7 +280,7 @@ class _Plan:
             " made = excluded.made",
             mission=self._mission_id,
             agent=self._agent_id,
-            **msgspec.structs.asdict(told) | {"made": int(told.made)},
+            **msgspec.structs.asdict(known) | {"made": int(known.made)},
         )
 
     def _put_in_order(self) -> None:
@@ -377,8 +377,8 @@ class _FreeSorties:
         self._used.add(row["id"])
         # This plan's own item was dropped. Another sortie, which somebody began for this agent,
         # does not go back because the plan names it.
-        told = "dropped" if row["agent_id"] == self._agent_id else "pending"
-        return msgspec.structs.replace(_dropped(row), told=told)
+        status = "dropped" if row["agent_id"] == self._agent_id else "pending"
+        return msgspec.structs.replace(_dropped(row), told=status)
 
 
 def _text(row: Row) -> str:

@@ -160,10 +160,13 @@ def _move_work(
         lock_changed(tx, target, lock["id"], fields_of(lock_of({**lock, "mission_id": target})))
         if lock["orphaned_at"] is not None:
             lock_orphaned(tx, target, lock["id"], True)
-    for table, whose in (("plan_items", "agent_id"), ("locks", "status = 'active' AND held_by")):
+    for table, owner_column in (
+        ("plan_items", "agent_id"),
+        ("locks", "status = 'active' AND held_by"),
+    ):
         tx.run(
             f"UPDATE {table} SET mission_id = :target WHERE mission_id = :source"
-            f" AND {whose} IN ({inside_of('window', windows)})",
+            f" AND {owner_column} IN ({inside_of('window', windows)})",
             target=target,
             source=source,
             **named_params("window", windows),
@@ -184,10 +187,10 @@ def _end_mission(tx: Tx, ctx: Context, left: Row, mission_id: str, carried: int)
     )
     if carried or open_still is not None:
         steps = f", with {carried} open sorties" if carried > 1 else ", with 1 open sortie"
-        told = f"Its session goes on in {mission_id}{steps if carried else ''}"
-        payload = MissionCancelled(reason=told, closed_reason="merged", merged_into=mission_id)
+        reason = f"Its session goes on in {mission_id}{steps if carried else ''}"
+        payload = MissionCancelled(reason=reason, closed_reason="merged", merged_into=mission_id)
         missions.close_unfinished(tx, ctx, left["id"], payload)
-        kept = checkpoints.Reason(trigger="manual", details=told, created_by="fleetd")
+        kept = checkpoints.Reason(trigger="manual", details=reason, created_by="fleetd")
         checkpoints.take(tx, ctx, left["id"], kept)
     else:
         missions.close(tx, ctx, left["id"], "merged", mission_id)

@@ -295,28 +295,28 @@ def set_window_state(tx: Tx, key: Key, state: str) -> None:
     )
 
 
-def set_window_usage(tx: Tx, key: Key, told: WindowUsed | None) -> None:
+def set_window_usage(tx: Tx, key: Key, usage: WindowUsed | None) -> None:
     """Store how full a window is, as its harness last reported it; None forgets it."""
     tx.run(
         f"UPDATE sessions SET window_tokens = :tokens, window_size = :size WHERE {WHERE_KEY}",
         **key.params,
-        tokens=told and told.tokens,
-        size=told and told.size,
+        tokens=usage and usage.tokens,
+        size=usage and usage.size,
     )
 
 
 def set_briefed(
-    tx: Tx, ctx: Context, key: Key, delivery_id: str, told: WindowBriefed | None = None
+    tx: Tx, ctx: Context, key: Key, delivery_id: str, event: WindowBriefed | None = None
 ) -> None:
-    """Record that the reply to a delivery holds the briefing; ``told`` is the event to append."""
+    """Record that the reply to a delivery holds the briefing, and append ``event``."""
     row = tx.one(
         f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}"
         " RETURNING agent_id",
         **key.params,
         delivery=delivery_id,
     )
-    if row is not None and told is not None:
-        _emit(tx, ctx, row["agent_id"], told)
+    if row is not None and event is not None:
+        _emit(tx, ctx, row["agent_id"], event)
 
 
 def revoke_briefing(tx: Tx, ctx: Context, delivery_id: str) -> None:

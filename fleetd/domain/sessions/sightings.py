@@ -87,19 +87,19 @@ def prune_sightings(tx: Tx, ctx: Context) -> bool:
 
 
 def silent_sessions(
-    tx: Tx, ctx: Context, harness: str, told_at: str | None
+    tx: Tx, ctx: Context, harness: str, reported_at: str | None
 ) -> tuple[int, str | None]:
     """Return how many sessions began since a harness reported more, and when the first did.
 
-    ``told_at`` is when a session last reported more than its beginning or its end. Sessions of the
-    last week count, up to 1,000.
+    ``reported_at`` is when a session last reported more than its beginning or its end. Sessions of
+    the last week count, up to 1,000.
     """
     row = tx.one(
         "SELECT count(*) AS number, min(started_at) AS since FROM (SELECT started_at FROM sessions"
         " WHERE harness = :harness AND subagent = '' AND started_at > :after"
         " ORDER BY started_at LIMIT :most) AS begun",
         harness=harness,
-        after=max(told_at or "", ctx.at(-KEPT_MS)),
+        after=max(reported_at or "", ctx.at(-KEPT_MS)),
         most=SESSIONS,
     )
     return (row["number"], row["since"]) if row else (0, None)

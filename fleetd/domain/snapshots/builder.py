@@ -202,23 +202,23 @@ def _step_state(
     ctx: Context, known: RunFacts, trigger: Trigger, status: RunStatus, failure: str | None
 ) -> tuple[StepState, int]:
     """Return the step that a run is at, and how many entries were left out of it."""
-    said = trigger.step
-    if said is None and known.session is None and not known.plan and known.newest:
+    declared = trigger.step
+    if declared is None and known.session is None and not known.plan and known.newest:
         # There is no other source for the plan: the last recorded step applies.
-        return _as_said_last(known.newest, status), 0
+        return _last_recorded_step(known.newest, status), 0
     complied, violations = plan_steps.compliance(ctx, known.plan), 0
-    hints = plan_steps.computed_hints(known.plan, failure, said, status)
-    if said is not None:
-        if said.todo_compliance is not None:
-            complied, violations = plan_steps.declared_compliance(ctx, said.todo_compliance)
-        if said.resume_hints is not None:
-            hints = plan_steps.declared_hints(hints, said.resume_hints)
+    hints = plan_steps.computed_hints(known.plan, failure, declared, status)
+    if declared is not None:
+        if declared.todo_compliance is not None:
+            complied, violations = plan_steps.declared_compliance(ctx, declared.todo_compliance)
+        if declared.resume_hints is not None:
+            hints = plan_steps.declared_hints(hints, declared.resume_hints)
     resumed, actions = plan_steps.bounded_hints(hints)
-    meant = plan_steps.step_meant(known.plan, said)
-    return plan_steps.step_state(said, meant, complied, resumed), violations + actions
+    planned = plan_steps.step_meant(known.plan, declared)
+    return plan_steps.step_state(declared, planned, complied, resumed), violations + actions
 
 
-def _as_said_last(newest: Snapshot, status: RunStatus) -> StepState:
+def _last_recorded_step(newest: Snapshot, status: RunStatus) -> StepState:
     """Return the step of the newest snapshot; a completed run has nothing left to do."""
     if status != "completed" or newest.status == "completed":
         return newest.step_state
@@ -234,9 +234,9 @@ def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: in
     before = known.newest.context_digest if known.newest else None
     if trigger.digest is None and known.agent is None and before is not None:
         return msgspec.structs.replace(before, dropped_items=dropped)
-    told = _pressure(known.session)
+    pressure = _pressure(known.session)
     if known.session is None and before is not None:
-        told = before.window_pressure
+        pressure = before.window_pressure
     given = trigger.digest or DeclaredDigest()
     files = given.protected_artifacts
     if files is None:
@@ -244,7 +244,7 @@ def _digest(tx: Tx, ctx: Context, known: RunFacts, trigger: Trigger, dropped: in
     kept = list(files[:MOST_ARTIFACTS])
     counted = (given.dropped_items or 0) + dropped + len(files) - len(kept)
     return ContextDigest(
-        window_pressure=given.window_pressure or told,
+        window_pressure=given.window_pressure or pressure,
         protected_artifacts=kept,
         dropped_items=min(counted, MOST_COUNTED),
         policy_profile=given.policy_profile or _profile(ctx.config),

@@ -116,7 +116,7 @@ def from_row(row: Row) -> Snapshot:
     """
     try:
         snapshot = _read(row["document_json"].encode())
-        if any(row[name] != told for name, told in to_columns(snapshot).items()):
+        if any(row[name] != value for name, value in to_columns(snapshot).items()):
             raise ChecksumError
         return msgspec.structs.replace(
             snapshot,
@@ -185,9 +185,9 @@ def _integrity(stated: object) -> Integrity:
         raise ValueError(f"it has no integrity of {', '.join(Integrity.__struct_fields__)}")
     integrity = msgspec.convert(stated, Integrity)
     if (integrity.algorithm, integrity.format_version) != (_SEAL.algorithm, _SEAL.format_version):
-        told = f"{integrity.format_version} with {integrity.algorithm}"
+        version = f"{integrity.format_version} with {integrity.algorithm}"
         raise ValueError(
-            f"its format version is {told}; this fleetd reads {VERSION} with {_SEAL.algorithm}"
+            f"its format version is {version}; this fleetd reads {VERSION} with {_SEAL.algorithm}"
         )
     return integrity
 

@@ -44,9 +44,9 @@ class Span(msgspec.Struct, frozen=True):
     begun_at: str
 
 
-def outcomes_declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
+def outcomes_declared(declared: Sequence[DeclaredOutcome]) -> Outcomes:
     """Return the outcomes that a caller declares, only the last if there are too many."""
-    kept = told[-MOST_OUTCOMES:]
+    kept = declared[-MOST_OUTCOMES:]
     return Outcomes(
         [
             CommandOutcome(
@@ -59,7 +59,7 @@ def outcomes_declared(told: Sequence[DeclaredOutcome]) -> Outcomes:
             )
             for each in kept
         ],
-        len(told) - len(kept),
+        len(declared) - len(kept),
     )
 
 
@@ -110,7 +110,7 @@ class _Call(msgspec.Struct):
     tool: str = ""
     result: str = ""
     error: str = ""
-    told_ms: int | None = None
+    reported_ms: int | None = None
     begun_ms: int | None = None
     ended_ms: int | None = None
 
@@ -125,9 +125,9 @@ class _Call(msgspec.Struct):
             return
         self.ended_ms = at_ms if self.ended_ms is None else self.ended_ms
         self.result = _result(kind, data) or self.result
-        told = data.get("duration_ms")
-        if type(told) is int and 0 <= told <= _LONGEST_MS:
-            self.told_ms = told
+        duration_ms = data.get("duration_ms")
+        if type(duration_ms) is int and 0 <= duration_ms <= _LONGEST_MS:
+            self.reported_ms = duration_ms
 
     def outcome(self) -> CommandOutcome:
         """Return the outcome of the call."""
@@ -145,8 +145,8 @@ class _Call(msgspec.Struct):
         )
 
     def _duration_ms(self) -> int:
-        if self.told_ms is not None:
-            return self.told_ms
+        if self.reported_ms is not None:
+            return self.reported_ms
         if self.begun_ms is None or self.ended_ms is None:
             return 0
         # The clock may have been set back in between.
@@ -171,8 +171,8 @@ def _text(data: dict[str, Any], *names: str) -> str:
 def _result(kind: str, data: dict[str, Any]) -> str:
     if kind == "tool_failed":
         return "FAIL"
-    told = _text(data, "result").upper()
-    return "PASS" if kind == "tool_finished" and told not in _VERDICTS else told
+    verdict = _text(data, "result").upper()
+    return "PASS" if kind == "tool_finished" and verdict not in _VERDICTS else verdict
 
 
 def _at_ms(row: Row, data: dict[str, Any]) -> int | None:
@@ -212,7 +212,7 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
     lacking = {
         name: call
         for name, call in ended.items()
-        if call.told_ms is None and call.begun_ms is None and not name.startswith("\0")
+        if call.reported_ms is None and call.begun_ms is None and not name.startswith("\0")
     }
     if not lacking or not span.since:
         return

@@ -132,7 +132,7 @@ def step_meant(plan: Sequence[PlanStep], declared: DeclaredStep | None) -> PlanS
 
 def step_state(
     declared: DeclaredStep | None,
-    meant: PlanStep | None,
+    planned: PlanStep | None,
     complied: TodoCompliance,
     hints: ResumeHints,
 ) -> StepState:
@@ -140,9 +140,9 @@ def step_state(
     given = declared or DeclaredStep()
     return StepState(
         plan_path=given.plan_path,
-        step_id=given.step_id or (meant.id if meant else None),
-        step_ordinal=given.step_ordinal or (meant.ordinal if meant else None),
-        step_status=given.step_status or (meant.status if meant else None),
+        step_id=given.step_id or (planned.id if planned else None),
+        step_ordinal=given.step_ordinal or (planned.ordinal if planned else None),
+        step_status=given.step_status or (planned.status if planned else None),
         todo_compliance=complied,
         resume_hints=hints,
     )
@@ -153,7 +153,7 @@ def declared_compliance(ctx: Context, declared: DeclaredCompliance) -> tuple[Tod
 
     Raises InvalidParams for an invalid time.
     """
-    kept = [short(told, SUMMARY_CHARS) for told in declared.violations[:MOST_VIOLATIONS]]
+    kept = [short(violation, SUMMARY_CHARS) for violation in declared.violations[:MOST_VIOLATIONS]]
     try:
         checked_at = iso(to_ms(declared.checked_at)) if declared.checked_at is not None else ctx.now
     except (ValueError, OverflowError):
@@ -176,14 +176,14 @@ DECLARED = "resume_declared"
 
 
 def computed_hints(
-    plan: Sequence[PlanStep], failure: str | None, said: DeclaredStep | None, status: RunStatus
+    plan: Sequence[PlanStep], failure: str | None, declared: DeclaredStep | None, status: RunStatus
 ) -> ResumeHints:
     """Return the resume hints of a plan; ``failure`` is what failed last, if anything did.
 
     If the store knows no plan, the step that the caller declares counts as one. So does a completed
     run, which has nothing left to do.
     """
-    stated = said.step_status if said is not None else None
+    stated = declared.step_status if declared is not None else None
     if not plan and stated is None and status != "completed":
         return ResumeHints(eligible=False, reason_code=NO_PLAN, next_actions=[])
     if plan:  # the step that the run is at comes first
@@ -191,7 +191,7 @@ def computed_hints(
         left = (step for step in plan if step.open)
         ahead = [_action(step) for step in sorted(left, key=lambda step: step is not present)]
     else:
-        ahead = _said_ahead(said) if said is not None and status != "completed" else []
+        ahead = _declared_ahead(declared) if declared is not None and status != "completed" else []
     if not ahead:
         return ResumeHints(eligible=False, reason_code=NOTHING_LEFT, next_actions=[])
     actions = [f"{'Then' if n else 'Continue'}: {what}" for n, what in enumerate(ahead)]
@@ -206,11 +206,13 @@ def _action(step: PlanStep) -> str:
     return f"{step.title}{blocked}"
 
 
-def _said_ahead(said: DeclaredStep) -> list[str]:
-    if said.step_status not in ("pending", "in_progress", "failed"):
+def _declared_ahead(declared: DeclaredStep) -> list[str]:
+    if declared.step_status not in ("pending", "in_progress", "failed"):
         return []
-    step = said.step_id or (f"step {said.step_ordinal}" if said.step_ordinal else "the step")
-    return [f"{step} of {said.plan_path}" if said.plan_path else step]
+    step = declared.step_id or (
+        f"step {declared.step_ordinal}" if declared.step_ordinal else "the step"
+    )
+    return [f"{step} of {declared.plan_path}" if declared.plan_path else step]
 
 
 def declared_hints(computed: ResumeHints, declared: DeclaredHints) -> ResumeHints:
@@ -224,7 +226,7 @@ def declared_hints(computed: ResumeHints, declared: DeclaredHints) -> ResumeHint
     return ResumeHints(
         eligible=eligible,
         reason_code=declared.reason_code or agreed,
-        next_actions=[short(told, SUMMARY_CHARS) for told in declared.next_actions]
+        next_actions=[short(action, SUMMARY_CHARS) for action in declared.next_actions]
         or computed.next_actions,
     )
 

@@ -57,9 +57,9 @@ def snapshot_scope(tx: Tx, mission: Row, agent_id: str, until: int | None = None
         agent=agent_id,
     )
     mission_of = {agent_id: None} | {row["id"]: row["mission_id"] for row in rows}
-    whose = tuple(each for each, at in mission_of.items() if at in (None, mission["id"]))
+    agent_ids = tuple(each for each, at in mission_of.items() if at in (None, mission["id"]))
     end = position(tx) if until is None else until
-    return SnapshotScope(agent_id=agent_id, mission=mission, whose=whose, until=end)
+    return SnapshotScope(agent_id=agent_id, mission=mission, whose=agent_ids, until=end)
 
 
 def _snapshots(tx: Tx, reader: SnapshotScope) -> Iterator[Snapshot]:
@@ -73,8 +73,8 @@ def declared_outcomes(tx: Tx, reader: SnapshotScope, most: int) -> list[tuple[st
 
     Gathered outcomes are in the log and are read there.
     """
-    told = "AND gathered = 0 AND outcome_count > 0"
-    rows = [row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id, told)]
+    condition = "AND gathered = 0 AND outcome_count > 0"
+    rows = [row for run_id in _runs(tx, reader) for row in _rows(tx, reader, run_id, condition)]
     rows.sort(key=lambda row: row["seq"], reverse=True)
     found: list[tuple[str, str]] = []
     for snapshot in _readable(tx, reader, iter(rows)):
@@ -155,24 +155,26 @@ def _actions(
     An automatic snapshot repeats the plan. Actions that a client declared before it apply until the
     plan changes.
     """
-    said: list[str] | None = None
+    stated: list[str] | None = None
     for snapshot in _snapshots(tx, reader):
-        if said is None:
-            said = _said(sorties, live, titles)
+        if stated is None:
+            stated = _stated_titles(sorties, live, titles)
         hints = snapshot.step_state.resume_hints
         if not hints.eligible or _plan_moved(tx, reader, snapshot, sorties):
             break
         actions = [
-            _in_whose_words(reader, snapshot, action)
+            _attributed(reader, snapshot, action)
             for action in hints.next_actions
-            if not _names(action, said) and not _made_good(tx, reader, snapshot, action)
+            if not _names(action, stated) and not _made_good(tx, reader, snapshot, action)
         ]
         if actions:
             return actions
     return []
 
 
-def _said(sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles) -> list[str]:
+def _stated_titles(
+    sorties: Sequence[SortieState], live: RecoveryContext, titles: Titles
+) -> list[str]:
     """Return the titles of steps that already have their own line, or are closed.
 
     They include titles that another agent wrote: those may only appear in quotes.
@@ -193,7 +195,7 @@ def _outcome(outcome: CommandOutcome) -> str:
     return f"- {short(outcome.name, NAME_CHARS)}: {outcome.result}{error}"
 
 
-def _in_whose_words(reader: SnapshotScope, snapshot: Snapshot, action: str) -> str:
+def _attributed(reader: SnapshotScope, snapshot: Snapshot, action: str) -> str:
     """Return an action for its reader: the reader's own words unchanged, others' in quotes.
 
     The output of a failed command is no agent's words, so it is in quotes too.
@@ -213,8 +215,8 @@ def _quoted(before: str, words: str) -> str:
 def _names(action: str, titles: list[str]) -> bool:
     """Return whether an action only names one of these sorties, perhaps with its title cut."""
     found = _OF_A_STEP.fullmatch(action)
-    told = _plain(found[1] if found else action)
-    return any(told == _plain(short(title, NAME_CHARS)) for title in titles)
+    name = _plain(found[1] if found else action)
+    return any(name == _plain(short(title, NAME_CHARS)) for title in titles)
 
 
 def _plain(text: str) -> str:

@@ -44,17 +44,17 @@ _CALLS = in_sql(BEGINS_A_CALL + ENDS_A_CALL)
 
 def record(tx: Tx, ctx: Context, request: SnapshotRecord) -> Snapshot:
     """Record the state of a run on request."""
-    meant = requested_run(tx, ctx, request)
+    run = requested_run(tx, ctx, request)
     trigger = Trigger(
         source=request.source,
         status=request.status,
         step=request.step_state,
         digest=request.context_digest,
         outcomes=request.command_outcomes or None,
-        agent_id=meant.agent_id,
+        agent_id=run.agent_id,
         note=request.note,
     )
-    return from_row(find_live(tx, "snapshot", take(tx, ctx, meant.run_id, trigger)))
+    return from_row(find_live(tx, "snapshot", take(tx, ctx, run.run_id, trigger)))
 
 
 def take(tx: Tx, ctx: Context, run_id: str, trigger: Trigger) -> str:
@@ -103,8 +103,8 @@ def _adds(trigger: Trigger, draft: Draft, newest: Snapshot) -> bool:
     """Return whether a caller declares something that the newest snapshot lacks."""
     if trigger.digest is not None and draft.context_digest != newest.context_digest:
         return True
-    told = draft.command_outcomes if trigger.outcomes is not None else []
-    return any(each not in newest.command_outcomes for each in told)
+    declared = draft.command_outcomes if trigger.outcomes is not None else []
+    return any(each not in newest.command_outcomes for each in declared)
 
 
 def _material(one: Draft | Snapshot, before: Snapshot | None = None) -> tuple[object, ...]:
@@ -238,7 +238,7 @@ def _repeats(state: StepState, newest: Snapshot) -> bool:
     if state == newest.step_state:
         return any((state.plan_path, state.step_id, actions, state.todo_compliance.violations))
     failed = [each.result for each in newest.command_outcomes[-1:]] == ["FAIL"]
-    return failed and any(told.startswith(FAILED_FIRST) for told in actions)
+    return failed and any(action.startswith(FAILED_FIRST) for action in actions)
 
 
 _SUMMARY = (

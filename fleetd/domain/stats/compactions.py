@@ -276,8 +276,8 @@ class Story:
 
 def _moment(row: Row, data: dict[str, Any]) -> str:
     """Return when something happened: before it was recorded, if it waited in the spool."""
-    told = data.get("happened_at")
-    return str(told if isinstance(told, str) else row["timestamp"])
+    happened_at = data.get("happened_at")
+    return str(happened_at if isinstance(happened_at, str) else row["timestamp"])
 
 
 def _asked(data: dict[str, Any]) -> _Deed | None:
@@ -285,8 +285,8 @@ def _asked(data: dict[str, Any]) -> _Deed | None:
     command, task = data.get("command"), data.get("task")
     if isinstance(command, str) and command.strip():
         return "command", " ".join(command.split())
-    if isinstance(task, str) and (told := one_line(task)):
-        return "subagent", told
+    if isinstance(task, str) and (text := one_line(task)):
+        return "subagent", text
     return None
 
 
@@ -326,12 +326,12 @@ class Tally:
 
 def _group(effects: list[CompactionEffect]) -> RecoveryGroup:
     edited = [each.calls_until_edit for each in effects if each.calls_until_edit is not None]
-    told = len(effects) >= FEWEST
+    enough = len(effects) >= FEWEST
     calls: list[float] = [*edited, *[_NEVER] * (len(effects) - len(edited))]
-    middle = median(calls) if told else _NEVER
+    middle = median(calls) if enough else _NEVER
 
     def mean(values: Iterable[int]) -> float | None:
-        return round(fmean(values), 2) if told else None
+        return round(fmean(values), 2) if enough else None
 
     return RecoveryGroup(
         compactions=len(effects),

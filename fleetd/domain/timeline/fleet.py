@@ -340,8 +340,8 @@ class Past:
             )
         ]
 
-    def conflicts(self, whose: set[str] | None = None) -> list[EditConflict]:
-        """Return the conflicts of the hour before, newest first; with ``whose``, only theirs."""
+    def conflicts(self, agent_ids: set[str] | None = None) -> list[EditConflict]:
+        """Return the conflicts of the hour before, newest first; only of ``agent_ids`` if given."""
         rows = self._tx.all(
             "SELECT h.*, m.name AS machine_name FROM edit_history h"
             " JOIN agents a ON a.id = h.agent_id LEFT JOIN machines m ON m.id = a.machine"
@@ -360,7 +360,7 @@ class Past:
             kept[row["agent_id"]] += 1
             if agent and f"'{agent['status']}'" in LIVING and kept[row["agent_id"]] <= KEPT:
                 found.append(row | {"machine": agent["machine"]})
-        return conflicts_among(self._ctx, found[:MOST], whose)
+        return conflicts_among(self._ctx, found[:MOST], agent_ids)
 
 
 def _granted(row: Row) -> Row:

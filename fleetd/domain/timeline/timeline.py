@@ -201,26 +201,28 @@ def _first_events(tx: Tx, span: Span) -> dict[str, int]:
 
     With a mission, that is the first work in it; for an agent that is in it now, the first event.
     """
-    whose = Where()
-    whose.equal(id=span.agent_id)
+    agent_filter = Where()
+    agent_filter.equal(id=span.agent_id)
     if span.mission_id is None:
-        return _first(tx, span, "", whose)
+        return _first(tx, span, "", agent_filter)
     inside = Where()
     inside.equal(id=span.agent_id, mission_id=span.mission_id)
     # The same condition as in the index of deeds.
     deed = f"AND e.activity = 1 AND e.type NOT IN {in_sql(NO_DEEDS)}"
-    work = _first(tx, span, f"AND e.mission_id = :mission {deed}", whose, mission=span.mission_id)
+    work = _first(
+        tx, span, f"AND e.mission_id = :mission {deed}", agent_filter, mission=span.mission_id
+    )
     return _first(tx, span, "", inside) | work
 
 
-def _first(tx: Tx, span: Span, what: str, whose: Where, **named: str) -> dict[str, int]:
+def _first(tx: Tx, span: Span, what: str, agent_filter: Where, **named: str) -> dict[str, int]:
     # With the end of the span as a condition, SQLite would take another index than that of deeds.
     rows = tx.tuples(
         "SELECT id, (SELECT e.seq FROM events e WHERE e.agent_id = a.id AND e.agent_id IS NOT NULL"
-        f" AND e.seq > :begin {what} ORDER BY e.seq LIMIT 1) FROM agents a WHERE {whose}",
+        f" AND e.seq > :begin {what} ORDER BY e.seq LIMIT 1) FROM agents a WHERE {agent_filter}",
         begin=span.begin,
         **named,
-        **whose.params,
+        **agent_filter.params,
     )
     return {agent_id: seq for agent_id, seq in rows if seq is not None and seq <= span.end}
 

@@ -32,7 +32,7 @@ def kept_since(ctx: Context) -> str:
 
 
 def add(
-    tx: Tx, ctx: Context, harness: str, agent_id: str, told: Sequence[UsageRecord], floor: str
+    tx: Tx, ctx: Context, harness: str, agent_id: str, records: Sequence[UsageRecord], floor: str
 ) -> int:
     """Add the records of requests since ``floor``; return how many were known.
 
@@ -41,7 +41,7 @@ def add(
     latest = ctx.at(DAY_MS)
     merged: dict[str, UsageRecord] = {}
     fit = 0
-    for each in told:
+    for each in records:
         if floor <= each.at <= latest:
             fit += 1
             before = merged.get(each.key)
@@ -83,10 +83,10 @@ def _known(tx: Tx, keys: list[str]) -> dict[str, Row]:
     return known
 
 
-def _raise_figures(tx: Tx, told: dict[str, UsageRecord], known: dict[str, Row]) -> None:
+def _raise_figures(tx: Tx, merged: dict[str, UsageRecord], known: dict[str, Row]) -> None:
     changed = []
     for key, row in known.items():
-        largest = {name: max(row[name], getattr(told[key], name)) for name in FIGURES}
+        largest = {name: max(row[name], getattr(merged[key], name)) for name in FIGURES}
         if any(largest[name] != row[name] for name in FIGURES):
             changed.append({"key": key, **largest})
     if changed:

@@ -185,17 +185,17 @@ def _forgotten_until(tx: Tx, ctx: Context, transcript: Transcript) -> str:
 
 def reading(tx: Tx, ctx: Context, wanted: Filter) -> TranscriptReading:
     """Return how far the transcripts of some agents are read, and what of them is not counted."""
-    whose, where = Where(), Where()
+    agent_filter, where = Where(), Where()
     if wanted.agent_id:
-        whose.add("a.id = :agent", agent=wanted.agent_id)
+        agent_filter.add("a.id = :agent", agent=wanted.agent_id)
     if wanted.mission_id:
-        whose.add("a.mission_id = :mission", mission=wanted.mission_id)
-    if whose.params:
+        agent_filter.add("a.mission_id = :mission", mission=wanted.mission_id)
+    if agent_filter.params:
         where.add(
             "EXISTS (SELECT 1 FROM sessions s JOIN agents a ON a.id = s.agent_id"
             " WHERE s.harness = transcripts.harness AND s.session_id = transcripts.session_id"
-            f" AND s.subagent = '' AND {whose})",
-            **whose.params,
+            f" AND s.subagent = '' AND {agent_filter})",
+            **agent_filter.params,
         )
     row: Row = (
         tx.one(

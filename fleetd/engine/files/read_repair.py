@@ -76,10 +76,10 @@ async def read_latest(
     newest = partial(engine.read, latest, owner_id)
     try:
         record = await _read(engine, noun, newest)
-        if told := record.warnings:  # it may be the newest only by the damage of its row
+        if warnings := record.warnings:  # it may be the newest only by the damage of its row
             again = await _read(engine, noun, newest)
             if id_of(again) != id_of(record):
-                record = _also_warning(again, told)
+                record = _also_warning(again, warnings)
     except NotFound as error:
         raise next(iter(taken.refused.values()), error) from error
     return _also_warning(record, warnings_of(taken))

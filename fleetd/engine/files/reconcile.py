@@ -270,8 +270,8 @@ async def collect_garbage(engine: Engine, since: int | None = None) -> int | Non
 async def _collect(engine: Engine, backups: RecordFiles) -> int:
     removed = 0
     for page in _chunks(await engine.outbox.in_thread(backups.owners), OWNERS):
-        whose = KINDS[backups.layout.noun].whose
-        found = await engine.read(tombstones.forgotten_of, whose, page)
+        owner_kind = KINDS[backups.layout.noun].whose
+        found = await engine.read(tombstones.forgotten_of, owner_kind, page)
         for owner_id, until in found.items():
             removed += await _clear(engine, backups, owner_id, until)
     return removed

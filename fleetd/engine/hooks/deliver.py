@@ -237,8 +237,8 @@ async def _answer(
                 raise  # the decision counts without a briefing, which the next hook brings
     if context is None and refused is None:
         return HookReply(), recorded
-    said = adapter.reply(report, Answer(context=context, deny=refused))
-    return HookReply(stdout=said), recorded
+    stdout = adapter.reply(report, Answer(context=context, deny=refused))
+    return HookReply(stdout=stdout), recorded
 
 
 async def _answer_request(
@@ -311,8 +311,8 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        told = WindowBriefed(characters=len(briefing)) if recorded.compacted else None
-        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id, told)
+        event = WindowBriefed(characters=len(briefing)) if recorded.compacted else None
+        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id, event)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 

@@ -40,8 +40,8 @@ async def harness_statuses(engine: Engine) -> list[HarnessStatus]:
     for row in await engine.read(sightings.list_sightings):
         harness = row.pop("harness")
         if row["kind"] == "event":
-            told = HeardEvent(event=row["name"], count=row["number"], last_at=row["last_at"])
-            events[harness].append(told)
+            event = HeardEvent(event=row["name"], count=row["number"], last_at=row["last_at"])
+            events[harness].append(event)
         elif not _is_known(harness, row["kind"], row["name"]):
             kind, name, count = _KINDS[row["kind"]], row["name"], row["number"]
             found = UnknownName(kind=kind, name=name, count=count, last_at=row["last_at"])

@@ -94,12 +94,12 @@ def _run(
     ids: "itertools.count[int]",
     facts: Facts,
     rule: Callable[[Tx, Context, Any], object],
-    told: MissionCreate | HookDelivery,
+    request: MissionCreate | HookDelivery,
     tx: Tx,
 ) -> None:
     """Run a rule as the engine does (``OnBehalf``)."""
     ctx = tx.context(lambda: _context(engine, facts, ids))
-    rule(tx, ctx, told)
+    rule(tx, ctx, request)
     settle(tx, ctx)
 
 

@@ -155,7 +155,7 @@ def _fleet(seen: Overview) -> list[Family]:
 def _daily(last: Rounds) -> list[Family]:
     """Return the last rounds; a round that never ran has no sample, as 0 would be 1970."""
     kept, verified = last.housekeeping, last.verification
-    told: list[tuple[str, str, float | None]] = [
+    gauges: list[tuple[str, str, float | None]] = [
         (
             "housekeeping_last_round_time_seconds",
             "Last round of the daily work, Unix time.",
@@ -184,7 +184,7 @@ def _daily(last: Rounds) -> list[Family]:
     ]
     return [
         Family(f"fleetd_{name}", "gauge", meaning, [] if figure is None else [Sample(figure)])
-        for name, meaning, figure in told
+        for name, meaning, figure in gauges
     ]
 
 

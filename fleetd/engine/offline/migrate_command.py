@@ -37,7 +37,7 @@ def run(loaded: Loaded) -> int:
         request = msgspec.json.decode(
             sys.stdin.buffer.readline(REQUEST_BYTES), type=MigrationRequest
         )
-        said = _done(loaded, request)
+        reply = _done(loaded, request)
     except FleetError as error:
         return _refuse(error)
     except msgspec.DecodeError as error:
@@ -46,8 +46,8 @@ def run(loaded: Loaded) -> int:
         return _refuse(InvalidState(str(error), hint="Nothing was changed."))
     except KeyboardInterrupt:
         return _refuse(InvalidState("Interrupted.", hint="Nothing was moved."))
-    _say(said)
-    return int(said.report is not None and not said.report.same)
+    _say(reply)
+    return int(reply.report is not None and not reply.report.same)
 
 
 def _done(loaded: Loaded, request: MigrationRequest) -> MigrationReply:
@@ -139,9 +139,9 @@ class _ProgressPrinter:
             self._next = time.monotonic() + TELL_S
 
 
-def _say(said: MigrationReply) -> None:
+def _say(reply: MigrationReply) -> None:
     with suppress(BrokenPipeError):  # the caller is gone; the work is finished anyway
-        sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -193,9 +193,9 @@ def _mark_moving(source: StoreSide, where: str, now: str) -> None:
 def _all_same(checks: list[TableCheck]) -> list[TableCheck]:
     """Return checks that all passed; raises Corrupt, so that nothing of the copy is kept."""
     if wrong := [check for check in checks if not check.same]:
-        told = "; ".join(differing(check) for check in wrong)
+        differences = "; ".join(differing(check) for check in wrong)
         raise Corrupt(
-            f"The copy differs from the original: {told}.",
+            f"The copy differs from the original: {differences}.",
             hint="Nothing was moved. Run fleetctl doctor to look for damage.",
         )
     return checks

@@ -269,12 +269,13 @@ async def _report_timeout(
 ) -> None:
     """Take the error checkpoint of a wait that timed out."""
     held = conflict.values.get("existing_lock")
-    who = held.held_by if isinstance(held, Lock) else "another agent"
+    holder = held.held_by if isinstance(held, Lock) else "another agent"
     error = ErrorReport(
         agent_id=request.agent_id,
         kind="lock_timeout",
         name="LockTimeout",
-        message=f"waited {request.wait_ms} ms for {request.file or request.pattern}, held by {who}",
+        message=f"waited {request.wait_ms} ms for {request.file or request.pattern},"
+        f" held by {holder}",
         mission_id=request.mission_id,
     )
     await engine.run(on_error.report, error, caller)

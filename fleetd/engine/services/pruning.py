@@ -146,8 +146,8 @@ class _Pruning:
                     progress.at(f"{self._noun}s", self.deleted)
             cursor = page.following
             if owners and cursor is not None:
-                whose = KINDS[self._noun].whose
-                progress.at(f"{whose}s", bisect_left(owners, cursor.owner_id), len(owners))
+                owner_kind = KINDS[self._noun].whose
+                progress.at(f"{owner_kind}s", bisect_left(owners, cursor.owner_id), len(owners))
 
     async def _count(self, batch: list[PruneCandidate]) -> None:
         self._ids.update(each.id for each in batch)
@@ -187,9 +187,9 @@ class _Pruning:
             return
         first, why = next(iter(stuck.items()))
         earlier = stuck.keys() - self._ids
-        whose = "files of these and of earlier ones" if earlier else "of their files"
+        subject = "files of these and of earlier ones" if earlier else "of their files"
         raise RetentionPruneFailed(
-            f"{self.deleted} {self._noun}s were deleted, but {len(stuck)} {whose} could"
+            f"{self.deleted} {self._noun}s were deleted, but {len(stuck)} {subject} could"
             f" not be removed: {first} ({why}).",
             hint="Remove the cause; fleetd keeps trying to remove them.",
             stuck=list(stuck)[:NAMED],

@@ -63,12 +63,12 @@ async def _from_good_copies(
     named = request.checkpoint_id
     places = await engine.projects.shared_names(request.cwd)
     on_behalf = engine.on_behalf_of(DAEMON, Facts(places=places))
-    meant, near = await on_behalf.read(first_look, request)
+    mission_id, near = await on_behalf.read(first_look, request)
     # Its files may have lost their rows.
-    taken = await ingest_orphans(engine, "checkpoint", meant) if meant else IngestResult()
+    taken = await ingest_orphans(engine, "checkpoint", mission_id) if mission_id else IngestResult()
     healed = warnings_of(taken)
     if taken.ids:
-        near = await engine.read(surroundings, request, meant)
+        near = await engine.read(surroundings, request, mission_id)
     facts = await facts_of(engine, request, near, places)
     unreadable: dict[str, FleetError] = {}
     while True:
@@ -81,7 +81,7 @@ async def _from_good_copies(
             if isinstance(error, NotFound):
                 damaged = named if error.values.get("noun") == "checkpoint" else None
             if damaged is None or damaged in unreadable:
-                raise _as_told(error, list(unreadable.values())) from error
+                raise _reported_error(error, list(unreadable.values())) from error
             try:
                 checkpoint = await repaired(engine, "checkpoint", damaged, error)
             except (Corrupt, Incompatible, NotFound) as hopeless:
@@ -91,11 +91,11 @@ async def _from_good_copies(
             else:
                 healed += checkpoint.warnings[-1:]
                 # Only the repaired row contains the place of the work.
-                near = await engine.read(surroundings, request, meant)
+                near = await engine.read(surroundings, request, mission_id)
                 facts = await facts_of(engine, request, near, places)
 
 
-def _as_told(error: FleetError, unreadable: list[FleetError]) -> FleetError:
+def _reported_error(error: FleetError, unreadable: list[FleetError]) -> FleetError:
     """Return the error of a mission without a usable checkpoint; another version is no damage."""
     if unreadable and all(isinstance(reason, Incompatible) for reason in unreadable):
         return Incompatible(error.message, hint=unreadable[0].hint, **error.values)

@@ -66,8 +66,8 @@ Read = Callable[[State, Sequence[bytes]], Portion]
 
 def key_of(harness: str, *parts: object) -> str:
     """Return the key of a request, made of what distinguishes it from all others."""
-    said = "\0".join((harness, *(str(part)[:ID_CHARS] for part in parts)))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_CHARS]
+    joined = "\0".join((harness, *(str(part)[:ID_CHARS] for part in parts)))
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_CHARS]
 
 
 def moment(text: str) -> str:

@@ -86,9 +86,9 @@ _COUNTED = "; ".join(
 )
 
 
-def _kept(counter: Counter, stands: str) -> str:
+def _kept(counter: Counter, expression: str) -> str:
     """Return what tells where a counter stands, and keeps that until COMMIT (``number_after``)."""
-    return f"SELECT set_config('fleetd.{counter}', ({stands})::text, true)"
+    return f"SELECT set_config('fleetd.{counter}', ({expression})::text, true)"
 
 
 # Statements around every batch are prepared once, and sent with BEGIN or COMMIT in one message.

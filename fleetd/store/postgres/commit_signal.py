@@ -46,9 +46,9 @@ OnThread = Callable[[Callable[[ServerConnection], int]], Awaitable[int]]
 class NotificationListener:
     """Waits for notifications on a connection that listens."""
 
-    def __init__(self, connection: ServerConnection, heard: Callable[[int], None]) -> None:
+    def __init__(self, connection: ServerConnection, on_notice: Callable[[int], None]) -> None:
         self._connection = connection
-        self._heard = heard
+        self._on_notice = on_notice
         # A duplicate: libpq closes its descriptor when the server goes, and trio must not wait for
         # a number that means another file by then.
         self._descriptor = os.dup(connection.fileno())
@@ -68,11 +68,11 @@ class NotificationListener:
 
     def _drain(self) -> bool:
         """Pass on what was said; whether anything was."""
-        said = False
+        received = False
         while (notice := self._connection.pgconn.notifies()) is not None:
-            self._heard(notice.be_pid)
-            said = True
-        return said
+            self._on_notice(notice.be_pid)
+            received = True
+        return received
 
     def close(self) -> None:
         """Let go of the descriptor."""
@@ -99,7 +99,7 @@ class CommitSignal:
         self._listening = False
         self._followed = False
         """Whether anybody has begun to follow since the last heartbeat."""
-        self._said = False
+        self._pending = False
         self._untold = False
         """Whether others must still be notified of a commit."""
         self._notify_at = self._beat_at = self._looked_at = 0.0
@@ -141,23 +141,23 @@ class CommitSignal:
 
     async def attend(self, connection: ServerConnection, on_thread: OnThread) -> None:
         """Tell, hear and look until cancelled; raises psycopg.Error once the server is gone."""
-        ear = NotificationListener(connection, self._overheard)
+        listener = NotificationListener(connection, self._overheard)
         begun = trio.current_time()
         self._beat_at, self._look_at = begun + HEARTBEAT_S, begun + LOOK_S
         self._listening, self._untold = False, True  # of what was committed without a connection
         self._end = 0
         try:
             while True:
-                await self._hear(ear)
+                await self._hear(listener)
                 await self._act(on_thread)
         finally:
-            ear.close()
+            listener.close()
 
-    async def _hear(self, ear: NotificationListener) -> None:
+    async def _hear(self, listener: NotificationListener) -> None:
         """Pass on what others say until there is something to do."""
         while True:
             with trio.CancelScope(deadline=self._due_at()) as self._hearing:
-                await ear.wait()
+                await listener.wait()
             self._hearing = None
             if self._pass_on():
                 self._look_at = min(self._look_at, self._looked_at + _FOLLOW_S)
@@ -194,7 +194,7 @@ class CommitSignal:
             self._look_at = min(self._look_at, now + LOOK_S)
         # Commits from before we listened were notified to others only.
         if end > self._end or listen > self._listening:
-            self._said = True
+            self._pending = True
         self._end, self._listening = max(end, self._end), listen
         self._pass_on()
 
@@ -220,10 +220,10 @@ class CommitSignal:
     def _overheard(self, pid: int) -> None:
         """Note that others have committed, on whatever thread; one hears oneself too."""
         if pid != self._pid:
-            self._said = True
+            self._pending = True
 
     def _pass_on(self) -> bool:
-        said, self._said = self._said, False
-        if said:
+        pending, self._pending = self._pending, False
+        if pending:
             self.heard()
-        return said
+        return pending

@@ -128,8 +128,8 @@ def as_away(error: BaseException, step: str) -> ServerAway:
 def schema_refusal(error: StoreRefused, where: str) -> ServerAway:
     """Return the same for a schema that is none of this program's."""
     text = str(error).rstrip(".")
-    told = text.removeprefix(f"{where} ")
-    return ServerAway("opening", text if told == text else f"it {told}", final=True)
+    rest = text.removeprefix(f"{where} ")
+    return ServerAway("opening", text if rest == text else f"it {rest}", final=True)
 
 
 def translate(error: BaseException, where: str) -> BaseException:
@@ -137,39 +137,39 @@ def translate(error: BaseException, where: str) -> BaseException:
     code = sqlstate(error)
     if not code:
         return error
-    said = server_message(error)
+    message = server_message(error)
     if code in _REFUSALS:
         what, hint = _REFUSALS[code]
-        text = f"{what} ({where}: {said}); nothing was stored."
+        text = f"{what} ({where}: {message}); nothing was stored."
         if code == _FULL:  # the same again at once would fail too
             return Storage(text, hint=hint)
         return Unavailable(text, hint=hint, retry=True)
     if code in _AGAIN:
-        text = f"{where}: other transactions conflicted repeatedly ({said})."
+        text = f"{where}: other transactions conflicted repeatedly ({message})."
         return Unavailable(text, hint="Try again soon.", retry=True)
     if code in _SCHEMA:
-        text = f"{where} has a different schema than this fleetd needs ({said})."
+        text = f"{where} has a different schema than this fleetd needs ({message})."
         return Incompatible(text, hint="Run fleetctl doctor for the difference. Upgrade fleetd.")
     if code == _READ_ONLY:
         return Unavailable(f"{where} is read-only.", hint="Try again soon.", retry=True)
     if code == _FORBIDDEN:
-        return Storage(f"{where} refuses: {said}.", hint=_REFUSED)
+        return Storage(f"{where} refuses: {message}.", hint=_REFUSED)
     if code in _DAMAGED:
         hint = "Check the server's log and disk."
-        return Corrupt(f"{where} is damaged ({said}).", hint=hint)
-    return _by_class(code, said, where) or error
+        return Corrupt(f"{where} is damaged ({message}).", hint=hint)
+    return _by_class(code, message, where) or error
 
 
-def _by_class(code: str, said: str, where: str) -> FleetError | None:
+def _by_class(code: str, message: str, where: str) -> FleetError | None:
     """Return the error for a class of SQLSTATEs that have no entry of their own."""
     if code.startswith("54"):
-        text = f"This is too long for {where} ({said}): an indexed value, such as a path"
+        text = f"This is too long for {where} ({message}): an indexed value, such as a path"
         return InvalidParams(f"{text} or a name, has at most 2,700 bytes. Give a shorter one.")
     if code.startswith("22"):
-        text = f"{where} cannot hold a value of this request: {said}."
+        text = f"{where} cannot hold a value of this request: {message}."
         return InvalidParams(text, hint="Change or omit the value that the error names.")
     if code.startswith("53"):
-        return Unavailable(f"{where}: {said}.", hint="Try again soon.", retry=True)
+        return Unavailable(f"{where}: {message}.", hint="Try again soon.", retry=True)
     return None
 
 

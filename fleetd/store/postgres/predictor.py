@@ -146,14 +146,14 @@ def _template(
         predicted = []
 
     def cell(at: int, place: int, column: str, value: Any) -> _Cell:
-        told = (column, value)
-        if old is not None and len(predicted) == len(rows) and _is_at(predicted, at, place, told):
+        pair = (column, value)
+        if old is not None and len(predicted) == len(rows) and _is_at(predicted, at, place, pair):
             known = old.cells[at][place]
             if known.same or known.name is not None:
                 return known
-        if len(before) == len(rows) and _is_at(before, at, place, told):
+        if len(before) == len(rows) and _is_at(before, at, place, pair):
             return _Cell(column, value, same=True)
-        name, write = sources.get(value, (None, None)) if _tells(value) else (None, None)
+        name, write = sources.get(value, (None, None)) if _is_distinctive(value) else (None, None)
         return _Cell(column, value, name=name, write=write, if_new=not before)
 
     cells = [
@@ -167,24 +167,24 @@ def _sources(key: Key, writes: PriorWrites) -> dict[Any, tuple[str | int, int | 
     """Return the parameters by their values: the name, and the place of the write if of one."""
     sources: dict[Any, tuple[str | int, int | None]] = {}
     for place, value in enumerate(key[1]):
-        if _tells(value):
+        if _is_distinctive(value):
             sources[value] = (place, None)
     for at, write in enumerate(writes):
         for name, value in write.params.items():
-            if _tells(value):
+            if _is_distinctive(value):
                 sources[value] = (name, at)
     return sources
 
 
-def _is_at(rows: list[Pairs], at: int, place: int, told: tuple[str, Any]) -> bool:
+def _is_at(rows: list[Pairs], at: int, place: int, pair: tuple[str, Any]) -> bool:
     if place >= len(rows[at]):
         return False
     column, value = rows[at][place]
     # A number that is not known yet is equal to no other value, and refuses to be compared.
-    return column == told[0] and type(value) is type(told[1]) and value == told[1]
+    return column == pair[0] and type(value) is type(pair[1]) and value == pair[1]
 
 
-def _tells(value: Any) -> bool:
+def _is_distinctive(value: Any) -> bool:
     """Whether a value is so rare that it comes from where it is found."""
     if type(value) is str:
         return len(value) > _SHORT

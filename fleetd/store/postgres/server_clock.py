@@ -47,10 +47,10 @@ class ClockReading(NamedTuple):
     ahead_ms: int
 
 
-def reading(asked_ns: int, told_ms: int, answered_ns: int) -> ClockReading:
+def reading(asked_ns: int, server_ms: int, answered_ns: int) -> ClockReading:
     """Return a reading, given the times of ``own_ns`` before the question and after the answer."""
     took_ms = (answered_ns - asked_ns) / 1_000_000
-    return ClockReading(took_ms, told_ms - (asked_ns + answered_ns) // 2_000_000)
+    return ClockReading(took_ms, server_ms - (asked_ns + answered_ns) // 2_000_000)
 
 
 class ServerClock:
@@ -97,15 +97,15 @@ class ServerClock:
         connects then agrees with the machines that were connected all the time.
         """
         self.ask(connection)
-        heard, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
-        self.advance_to(max(heard or 0, to_ms(last) if last else 0))
+        heartbeat_ms, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
+        self.advance_to(max(heartbeat_ms or 0, to_ms(last) if last else 0))
 
-    def advance_to(self, told_ms: int) -> None:
+    def advance_to(self, remote_ms: int) -> None:
         """Be no earlier than a time of other machines, unless their clock was wrong by hours."""
         ahead, _, _ = self._course
         own = _own_ms()
-        if self.now_ms() < told_ms <= own + ahead + _FURTHEST_MS:
-            self._course = (ahead, told_ms - (own + ahead), own)
+        if self.now_ms() < remote_ms <= own + ahead + _FURTHEST_MS:
+            self._course = (ahead, remote_ms - (own + ahead), own)
 
     def set(self, ahead_ms: int) -> None:
         """Go by a server that is ``ahead_ms`` ahead of this machine's clock."""

@@ -103,10 +103,10 @@ def boolean_columns(sql: str) -> frozenset[str]:
     """
     at, shown = _clauses(sql), _masked(sql)
     if "RETURNING" in at:
-        told = shown[at["RETURNING"] + len("RETURNING") :]
+        column_list = shown[at["RETURNING"] + len("RETURNING") :]
     else:
-        told = shown[at["SELECT"] + len("SELECT") : at.get("FROM")] if "SELECT" in at else ""
-    items = (item.strip().rpartition(" AS ") for item in told.split(","))
+        column_list = shown[at["SELECT"] + len("SELECT") : at.get("FROM")] if "SELECT" in at else ""
+    items = (item.strip().rpartition(" AS ") for item in column_list.split(","))
     return frozenset(
         name for text, _, name in items if _CONDITION.search(text) and not text.startswith("CASE ")
     )
@@ -131,14 +131,14 @@ def _inserting(sql: str, at: dict[str, int], returned: str) -> Shape:
         sent = f"INSERT INTO events (seq, {head[2]}) VALUES {', '.join(counted)}"
         return Shape("counting", counter="events", column="seq", numbers=len(rows), sent=sent)
     wanted = [each.strip() for each in returned.split(",")]
-    told = []
+    returned_columns = []
     for row in rows:
         values = dict(zip(columns, row, strict=True)) if len(row) == len(columns) else {}
         if any(not re.fullmatch(r":\w+", values.get(each, "")) for each in wanted):
             return Shape("unpredictable")
-        told.append(tuple((each, values[each][1:]) for each in wanted))
+        returned_columns.append(tuple((each, values[each][1:]) for each in wanted))
     sent = "" if "ON" in at else sql[: at["RETURNING"]].rstrip()
-    return Shape("inserting", columns=tuple(told), sent=sent)
+    return Shape("inserting", columns=tuple(returned_columns), sent=sent)
 
 
 def _rows(values: str) -> list[list[str]]:

@@ -72,14 +72,16 @@ def _wrong_start(url: str) -> str:
     return "it does not begin with postgresql://"
 
 
-def _wrong_parameter(url: str, said: str) -> str:
+def _wrong_parameter(url: str, message: str) -> str:
     """Name a parameter that libpq does not know; behind a password it may be a part of that."""
-    found, query = _PARAMETER.search(said), url.partition("?")[2]
+    found, query = _PARAMETER.search(message), url.partition("?")[2]
     if found is None or "password" in query or "%" in query:
         return ""
     known = [option.keyword.decode() for option in _defaults()]
-    meant = difflib.get_close_matches(found[1], known, n=1)
-    return f"there is no parameter {found[1]}" + (f"; is {meant[0]} meant?" if meant else "")
+    suggestions = difflib.get_close_matches(found[1], known, n=1)
+    return f"there is no parameter {found[1]}" + (
+        f"; is {suggestions[0]} meant?" if suggestions else ""
+    )
 
 
 def effective(given: Mapping[str, Any]) -> dict[str, str]:
@@ -111,18 +113,18 @@ def format_url(user: str, hosts: str, ports: str, database: str) -> str:
 
     Without a host it is libpq's own socket, for which there is no name.
     """
-    who = f"{user}@" if user else ""
+    userinfo = f"{user}@" if user else ""
     if not hosts:
-        return f"postgresql://{who}/{database}" + (f"?port={ports}" if ports else "")
+        return f"postgresql://{userinfo}/{database}" + (f"?port={ports}" if ports else "")
     if hosts.startswith(("/", "@")):
-        return f"postgresql://{who}/{database}?host={hosts}&port={ports}"
+        return f"postgresql://{userinfo}/{database}?host={hosts}&port={ports}"
     names = hosts.split(",")
     numbers = ports.split(",")
     if len(numbers) < len(names):
         numbers = numbers[:1] * len(names)
     pairs = zip(map(_bracketed, names), numbers, strict=False)
     places = ",".join(f"{name}:{number or _PORT}" for name, number in pairs)
-    return f"postgresql://{who}{places}/{database}"
+    return f"postgresql://{userinfo}{places}/{database}"
 
 
 def _bracketed(host: str) -> str:

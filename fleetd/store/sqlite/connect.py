@@ -178,8 +178,8 @@ def _add_checksums(connection: apsw.Connection) -> None:
     try:
         page_checksums.add(connection)
     except apsw.Error as error:
-        told = classify(error, connection.system_errno)
-        if not isinstance(told, apsw.FullError | apsw.BusyError | apsw.CorruptError):
+        classified = classify(error, connection.system_errno)
+        if not isinstance(classified, apsw.FullError | apsw.BusyError | apsw.CorruptError):
             raise
     else:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

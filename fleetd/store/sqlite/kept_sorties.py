@@ -46,10 +46,10 @@ class KeptSorties:
         """
         self._values.clear()
         self._bytes = 0
-        for what, whose in _WRITES.items():
+        for what, mission_columns in _WRITES.items():
             self._connection.execute(
                 f"CREATE TEMP TRIGGER IF NOT EXISTS sortie_{what} AFTER {what} ON main.sorties"
-                f" BEGIN SELECT sortie_written({whose}); END"
+                f" BEGIN SELECT sortie_written({mission_columns}); END"
             )
 
     def __call__(self, mission_id: str, make: Callable[[], K]) -> K:

@@ -98,7 +98,7 @@ def notifier(said: list[str], told: list[str]) -> Notifier:
         DueStates(DEFAULT_REASONS),
         [],
         say=said.append,
-        on_told=lambda message: told.append(message.id),
+        on_message=lambda message: told.append(message.id),
         keep=lambda _: None,
     )
 
