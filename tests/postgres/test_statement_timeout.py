@@ -10,7 +10,7 @@ from fleetd.domain.core.tx import Tx
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.postgres import connection
 from tests.postgres.shared_stores import Opened, appends, running
-from tests.support.postgres_server import LocalPostgres
+from tests.support.postgres_server import SUPERUSER, LocalPostgres, run_sql
 
 SETTING = "SELECT current_setting('statement_timeout')"
 
@@ -39,6 +39,29 @@ async def test_the_server_gives_up_whatever_is_asked(
     async with running(postgres.url(database), tmp_path) as opened:
         assert await opened.store.write(lambda tx: tx.value(SETTING)) == "8s"
         assert await opened.store.read(lambda tx: tx.value(SETTING)) == "8s"
+
+
+async def test_limits_of_the_server_for_sessions_and_transactions_do_not_apply(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    limits = [
+        row["name"]
+        for row in run_sql(
+            postgres.url(database, user=SUPERUSER),
+            "SELECT name FROM pg_settings"
+            " WHERE name IN ('idle_session_timeout', 'transaction_timeout')",
+        )
+    ]
+    assert limits, "PostgreSQL 14 and newer have one"
+    for limit in limits:
+        postgres.sql(f"ALTER DATABASE {database} SET {limit} = '5s'")
+        (seen,) = run_sql(postgres.url(database), f"SHOW {limit}")
+        assert seen[limit] == "5s"
+    async with running(postgres.url(database), tmp_path) as opened:
+        for limit in limits:
+            sql = f"SELECT current_setting('{limit}')"
+            assert await opened.store.write(lambda tx, sql=sql: tx.value(sql)) == "0"
+            assert await opened.store.read(lambda tx, sql=sql: tx.value(sql)) == "0"
 
 
 @pytest.mark.usefixtures("impatient")

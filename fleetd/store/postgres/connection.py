@@ -299,7 +299,7 @@ class PostgresExecutor:
 CONNECT_S = 5
 OLDEST = 13
 _SECOND = 1_000
-# A network that has gone without a word is noticed after eleven seconds of silence, at both ends.
+# Both ends notice a network that is gone without a reset after eleven seconds.
 _IDLE_S, _INTERVAL_S, _COUNT = 5, 2, 3
 _UNANSWERED_MS = 10 * _SECOND
 _OWN = {
@@ -310,11 +310,12 @@ _OWN = {
     "keepalives_count": _COUNT,
     "tcp_user_timeout": _UNANSWERED_MS,
 }
-# The server's end of the connection notices as soon as ours that the network has gone: its own
-# default is two hours, and a machine that goes in the middle of a message may have the turn.
-# Of the others each is shorter than the next: a client that idles in the middle of a transaction
-# lets go before those who wait for him give up, the server gives up a statement before we hang up
-# on it. The wait for the fleet's turn has limits of its own (see batch.py).
+# Keepalives: the server's default is two hours, and a machine that vanishes in the middle of a
+# message may have the turn. Each of the other limits is shorter than the next. A client that idles
+# in a transaction loses it before those that wait for it give up. The server cancels a statement
+# before the client drops the connection. The wait for the turn has its own limits (see batch.py).
+# A limit for idle sessions would end the connection that only listens, again and again. A limit for
+# transactions (PostgreSQL 17) may be shorter than the wait for the turn.
 _SETTINGS = f"""
     SET idle_in_transaction_session_timeout = {4 * _SECOND};
     SET lock_timeout = {TABLE_MS};
@@ -327,6 +328,9 @@ _SETTINGS = f"""
     SET standard_conforming_strings = on;
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') = 'off';
+    SELECT set_config(name, '0', false)
+        FROM (VALUES ('idle_session_timeout'), ('transaction_timeout')) AS limits (name)
+        WHERE current_setting(name, true) <> '0';
     SELECT current_setting('server_encoding'), current_schema(),
         CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
             WHEN current_setting('transaction_read_only')::boolean
@@ -353,8 +357,8 @@ def connect(url: str, purpose: str) -> ServerConnection:
             **_added(given, f"fleetd {purpose}"),
         )
     except psycopg.Error as error:
-        told = _without(server_message(error), given)
-        raise ServerAway("connecting", told, final=is_final(str(error))) from None
+        message = _without(server_message(error), given)
+        raise ServerAway("connecting", message, final=is_final(str(error))) from None
     connection.prepared_max = _PREPARED_MAX
     try:
         adapt(connection)
