@@ -17,8 +17,8 @@ RUN = {"sh", "console", "python", "js"}
 READ = {"text", "ini", "json", "toml", "promql", "diff"}
 # Each says in its page why; whoever wants one more should first try to make it run.
 MOST_NOT_RUN = 8
-# Needs a server: tests/postgres runs it.
-SERVED = {ROOT / "docs" / "synced.md"}
+# They need a server: tests/postgres runs them.
+SERVED = {ROOT / "docs" / "synced.md", ROOT / "docs" / "postgresql.md"}
 SAVED = re.compile(r"^(?:#|//) ([\w.-]+\.\w+)$")
 PROMPT = re.compile(r"^\$ ", re.MULTILINE)
 ALL = [block for page in PAGES for block in blocks(page)]

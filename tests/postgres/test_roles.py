@@ -10,7 +10,7 @@ import pytest
 
 from fleetd.engine.offline.migrate_store import MigrationEnds, check, move
 from fleetd.protocol.requests.hook import HookDeliver
-from fleetd.protocol.requests.mission import MissionComplete, MissionDelete
+from fleetd.protocol.requests.mission import MissionComplete, MissionDelete, MissionGet
 from fleetd.store.machine_identity import machine_id
 from tests.support.fleet import opened
 from tests.support.postgres_server import SUPERUSER, LocalPostgres, run_sql
@@ -43,11 +43,11 @@ def home_of_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("roles")
 
 
-def run_script(server: LocalPostgres) -> None:
+def run_script(server: LocalPostgres, database: str = "fleetdb") -> None:
     script = fleetctl("migrate", "--roles")
     assert script.status == 0, script
     done = subprocess.run(
-        ["psql", "--no-psqlrc", server.url("fleetdb", user=SUPERUSER)],
+        ["psql", "--no-psqlrc", server.url(database, user=SUPERUSER)],
         input=script.out,
         capture_output=True,
         text=True,
@@ -100,6 +100,28 @@ async def test_a_days_work_needs_no_more_than_the_daemons_role_may(
     back = MigrationEnds(daemons(ruled), data / "squawk.db", machine_id(data), there=False)
     assert move(back, lambda *_: None).same
     assert check(back, lambda *_: None).same
+
+
+async def test_a_role_of_one_developer_works_until_it_is_closed(
+    ruled: LocalPostgres, tmp_path: Path
+) -> None:
+    ruled.sql("CREATE DATABASE developers")
+    run_script(ruled, "developers")
+    made = fleetctl("migrate", "--schema", "--to", ruled.url("developers", user="fleet_owner"))
+    assert made.status == 0, made
+    ruled.sql("CREATE ROLE bob LOGIN IN ROLE fleet")
+    ruled.sql("ALTER ROLE bob IN DATABASE developers SET search_path = fleet")
+    bob = ruled.url("developers", user="bob")
+    async with (
+        opened(tmp_path / "bob", store=bob) as own,
+        opened(tmp_path / "team", store=ruled.url("developers", user="fleet")) as team,
+    ):
+        mission = await own.mission()
+        await own.agents(mission, "bob-1")
+        assert (await team.do(MissionGet(mission.id))).id == mission.id
+    ruled.sql("ALTER ROLE bob NOLOGIN")
+    with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
+        run_sql(bob, "SELECT 1")
 
 
 @pytest.mark.parametrize("statement", DENIED)

@@ -1,11 +1,12 @@
--- Two roles for a store of fleetd, in a schema of their own. For psql, connected to the database as
--- a superuser, or as a role that may create roles and owns the database. It can be run again.
+-- Creates two roles for a store of fleetd, and a schema for its tables. Run it with psql, connected to
+-- the database as a superuser, or as a role that may create roles and owns the database. You can run
+-- it again.
 --
 --   fleetctl migrate --roles | psql postgresql://postgres@db.example.org/fleet
 --
--- The owner makes and changes tables: fleetctl migrate. The other one is for the daemons: it reads
--- and writes rows, and can neither change nor empty a table. Neither has a password after this:
--- give them theirs with \password, or let certificates or peer stand for them.
+-- The owner creates and changes tables (fleetctl migrate). The daemons have the other role. It reads
+-- and writes rows, but cannot change, truncate or drop a table. Neither role has a password yet: set
+-- one with \password, or use certificates or peer authentication.
 --
 -- Other names: psql -v owner=… -v daemons=… -v schema=… -v connections=…
 
@@ -23,8 +24,8 @@
 \else
     \set schema fleet
 \endif
--- Each daemon has three connections, and one more now and then: these are for a hundred machines. How
--- many the server has in all is its max_connections.
+-- Each daemon has three connections, and sometimes a fourth. 400 suffice for a hundred machines. The
+-- server's own limit is max_connections.
 \if :{?connections}
 \else
     \set connections 400
@@ -38,7 +39,7 @@ WHERE role NOT IN (SELECT rolname FROM pg_roles)
 \gexec
 ALTER ROLE :"daemons" CONNECTION LIMIT :connections;
 
--- Who is no superuser has to belong to the owner to act for it.
+-- A role that is not a superuser must be a member of the owner to act for it.
 SELECT format('GRANT %I TO CURRENT_USER', :'owner')
 WHERE NOT pg_has_role(current_user, :'owner', 'USAGE')
 \gexec
@@ -51,13 +52,13 @@ REVOKE ALL ON SCHEMA :"schema" FROM PUBLIC;
 GRANT USAGE ON SCHEMA :"schema" TO :"daemons";
 
 GRANT CONNECT ON DATABASE :"DBNAME" TO :"owner", :"daemons";
--- Whoever is connected may ring the daemons' bell, and take the lock that they take turns with.
+-- Any connected role can send notifications to the daemons and take the advisory lock of their turns.
 REVOKE CONNECT ON DATABASE :"DBNAME" FROM PUBLIC;
 -- Both find the tables without naming the schema.
 ALTER ROLE :"owner" IN DATABASE :"DBNAME" SET search_path = :"schema";
 ALTER ROLE :"daemons" IN DATABASE :"DBNAME" SET search_path = :"schema";
 
--- What is there, and what later versions bring.
+-- Privileges on existing tables, and on those of later versions.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA :"schema" TO :"daemons";
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA :"schema" TO :"daemons";
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA :"schema" TO :"daemons";

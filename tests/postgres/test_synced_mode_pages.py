@@ -1,17 +1,17 @@
-"""The page of synced mode runs, command by command, against a real server."""
+"""The pages of synced mode and of its server run, command by command, against a real server."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.docs.machine import ShellMachine, machine
 from tests.docs.output import Shown
-from tests.docs.pages import ROOT, blocks
-from tests.docs.test_blocks import RUN, carry_out
+from tests.docs.pages import blocks, name
+from tests.docs.test_blocks import RUN, SERVED, carry_out
 from tests.support.postgres_server import LocalPostgres
 
-PAGE = ROOT / "docs" / "synced.md"
-# What the page calls the server.
+# What the pages call the server.
 HOST = "db.example.org"
 
 
@@ -38,8 +38,9 @@ def at(served: LocalPostgres) -> Iterator[ShellMachine]:
         yield made
 
 
-def test_what_the_page_tells_to_run_runs(served: LocalPostgres, at: ShellMachine) -> None:
+@pytest.mark.parametrize("page", sorted(SERVED), ids=name)
+def test_what_a_page_tells_to_run_runs(page: Path, served: LocalPostgres, at: ShellMachine) -> None:
     shown = Elsewhere(str(at.home), served)
-    for block in blocks(PAGE):
+    for block in blocks(page):
         if block.language in RUN:
             assert carry_out(block, at, shown) is None
