@@ -29,5 +29,5 @@ def repository(project: Path) -> None:
     (project / "hello.py").write_text(GREETING)
     who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@localhost"]
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-qm", "Begin"]):
-        subprocess.run([git, *words], cwd=project, check=True, timeout=30)
+        subprocess.run([git, *words], cwd=project, check=True, timeout=60)
     (project / "notes.txt").write_text(SHOUTED.lower())

@@ -181,7 +181,7 @@ class Following:
     def end(self) -> None:
         """Stop it as a person does; a warning that nobody took is told when it failed."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=60)
         for reader in self._readers:
             reader.join()
         for stream in (self.process.stdout, self.process.stderr):
@@ -202,19 +202,19 @@ def test_following_tells_each_state_once_also_over_a_restart_of_the_daemon(
     hook(done, "s-1", "PermissionRequest", home, **BASH)
     following = Following("--json")
     try:
-        first = json.loads(following.lines.get(timeout=20))
+        first = json.loads(following.lines.get(timeout=60))
         assert (first["agent_id"], first["needs"]) == ("claude-s-1", "permission")
         hook(done, "s-2", "UserPromptSubmit", home, prompt="Go")
         hook(done, "s-2", "PreToolUse", home, **ASK)
-        second = json.loads(following.lines.get(timeout=20))
+        second = json.loads(following.lines.get(timeout=60))
         assert (second["agent_id"], second["text"]) == ("claude-s-2", "Which port?")
         daemon.stop()
-        assert "waiting until it is back" in following.warnings.get(timeout=20)
+        assert "waiting until it is back" in following.warnings.get(timeout=60)
         daemon.start()
-        assert following.warnings.get(timeout=20) == "fleetd is back."
+        assert following.warnings.get(timeout=60) == "fleetd is back."
         hook(done, "s-1", "PostToolUse", home, **BASH)
         hook(done, "s-1", "PermissionRequest", home, **BASH)
-        again = json.loads(following.lines.get(timeout=20))
+        again = json.loads(following.lines.get(timeout=60))
         assert (again["agent_id"], again["needs"]) == ("claude-s-1", "permission")
         assert again["since"] > first["since"]
         with pytest.raises(Empty):
@@ -228,10 +228,10 @@ def test_following_says_in_words_what_a_person_sees(daemon: Daemon, done: Done, 
     try:
         hook(done, "s-1", "UserPromptSubmit", home, prompt="Go")
         hook(done, "s-1", "StopFailure", home, error="rate_limit")
-        told = following.lines.get(timeout=20)
+        told = following.lines.get(timeout=60)
         assert told.startswith("claude-s-1  reached a limit  ")
-        assert following.lines.get(timeout=20) == "  rate_limit"
-        assert following.lines.get(timeout=20) == f"  cd {home} && claude --resume s-1"
+        assert following.lines.get(timeout=60) == "  rate_limit"
+        assert following.lines.get(timeout=60) == f"  cd {home} && claude --resume s-1"
     finally:
         following.end()
 

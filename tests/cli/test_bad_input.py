@@ -176,7 +176,7 @@ def test_a_socket_of_another_user_is_refused(run, home: Path):
         text = run("status")
         document = run("status", "--json")
     finally:
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
     assert text.status == 1
     assert text.err.startswith(f"Error: The socket {path} belongs to another user.\nHint: ")

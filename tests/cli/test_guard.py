@@ -51,7 +51,7 @@ class Shell:
         return int(line.split()[1]), "".join(said)
 
     def close(self) -> None:
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -247,7 +247,7 @@ class Parent:
     def end(self) -> int:
         assert self.process.stdout is not None
         with self.process.stdout:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=60)
 
 
 def test_the_exit_status_of_the_session_is_the_commands_own() -> None:

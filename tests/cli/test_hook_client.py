@@ -545,7 +545,7 @@ def test_closed_descriptors_disturb_nobody(server: HookServer, closed: str) -> N
         ["/bin/sh", "-c", f'"$@" claude {closed}', "sh", *support.COMMAND],
         input=PAYLOAD.encode(),
         capture_output=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")

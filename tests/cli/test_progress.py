@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetctl.client import AsyncFleet, Fleet, Progress
-from fleetctl.output.progress import line, progress_bar
+from fleetctl.output.progress import draw, line, progress_bar
 from fleetd.protocol.requests.checkpoint import CheckpointVerify
 from fleetd.protocol.requests.system import SystemBackup
 from tests.support.processes import Daemon, with_checkpoints
@@ -120,6 +120,13 @@ async def test_calls_at_once_each_hear_of_themselves(mission: str, daemon: Daemo
 
 
 ONE_THIRD = Progress("checkpoints", 1_000, 3_000)
+
+
+def test_where_the_width_is_unknown_it_is_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OSError, match="fileno"):
+        sys.stderr.fileno()
+    draw("x" * 200)
+    assert capsys.readouterr().err.count("x") == 79
 
 
 @pytest.mark.parametrize("columns", range(20, 121, 7))

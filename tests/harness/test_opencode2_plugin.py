@@ -23,7 +23,7 @@ PLUGIN = Path(fleetctl.__file__).parent / "plugins" / "opencode.js"
 HOST = Path(__file__).with_name("opencode2_host.mjs")
 SESSION = "ses_dfe88ae76ffeyjF9utykxFXhs4"
 HEADING = "## Recovery Context"
-EXIT_S = 20
+EXIT_S = 60
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node to load the plugin")
 

@@ -27,7 +27,7 @@ HOST = Path(__file__).with_name("opencode_host.mjs")
 SESSION = "ses_dfe88ae76ffeyjF9utykxFXhs4"
 TRANSFORM = "experimental.chat.messages.transform"
 COMPACTING = "experimental.session.compacting"
-EXIT_S = 20
+EXIT_S = 60
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no node to load the plugin")
 

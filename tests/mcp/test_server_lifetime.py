@@ -74,7 +74,7 @@ def test_garbage_is_answered_or_passed_over_and_stdout_carries_the_protocol_only
         answers = [json.loads(server.stdout.readline())]
         while answers[-1].get("id") != 99:
             answers.append(json.loads(server.stdout.readline()))
-        out, err = server.communicate(timeout=30)
+        out, err = server.communicate(timeout=60)
         assert server.returncode == 0
     assert answers[0]["id"] == 1
     assert out == ""

@@ -18,8 +18,8 @@ from fleetd.protocol.errors import Unavailable
 from tests.support import shared_store
 from tests.support.warm_daemon import WarmDaemon
 
-READY_S = 20
-EXIT_S = 20
+READY_S = 60
+EXIT_S = 60
 _PROGRAM = (sys.executable, "-m", "fleetd")
 # The files that a daemon leaves behind: see fleetd.host.paths.locks_of.
 LOCKS = {"fleetd.lock", "squawk.db-lock", ".fleetd.lock"}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-READY_S = 20
+READY_S = 60
 _COMMAND = (sys.executable, "-m", "fleetctl", "web", "--json")
 
 

@@ -158,7 +158,7 @@ def test_where_root_has_no_uid_its_directories_are_trusted(own: Path) -> None:
     """
     command = ["unshare", "--user", "--map-user=1234", sys.executable, "-c", code]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except FileNotFoundError:
         pytest.skip("there is no unshare")
     if "unshare" in done.stderr:

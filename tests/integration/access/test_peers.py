@@ -66,7 +66,7 @@ def test_somebody_else_is_told_so_and_nothing_is_taken_from_him(
     before = everything(daemon)
     daemon.socket.chmod(0o666)
     out, err = stranger("import contextlib, socket, sys", KNOCK, daemon.socket).communicate(
-        timeout=30
+        timeout=60
     )
     assert err == b""
     (line,) = out.splitlines()
@@ -85,7 +85,7 @@ def test_somebody_else_who_does_not_stay_leaves_one_line_in_the_log(
 ) -> None:
     daemon.socket.chmod(0o666)
     leave = "for _ in range(50):\n with socket.socket(socket.AF_UNIX) as s: s.connect(sys.argv[1])"
-    stranger("import socket, sys", leave, daemon.socket).communicate(timeout=30)
+    stranger("import socket, sys", leave, daemon.socket).communicate(timeout=60)
     everything(daemon)
     lines = daemon.log.read_text().splitlines()
     refusals = [line for line in lines if f"uid {STRANGER} may not use it" in line]
@@ -95,7 +95,7 @@ def test_somebody_else_who_does_not_stay_leaves_one_line_in_the_log(
 
 def test_somebody_else_does_not_even_get_to_the_socket(daemon: Daemon, stranger: Stranger) -> None:
     out, _ = stranger("import contextlib, socket, sys", KNOCK, daemon.socket).communicate(
-        timeout=30
+        timeout=60
     )
     assert out == b"PermissionError\n"
 
@@ -107,7 +107,7 @@ def foreign_socket(home: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPat
     listening = stranger("import socket, sys", LISTEN, home / "run" / "d.sock")
     assert listening.stdout is not None
     assert listening.stdout.readline() == b"\n"
-    return lambda: listening.communicate(timeout=30)[0]
+    return lambda: listening.communicate(timeout=60)[0]
 
 
 def test_a_foreign_daemon_is_told_nothing_by_fleetctl(foreign_socket: Any) -> None:
@@ -180,7 +180,7 @@ def test_a_real_daemon_of_somebody_else_is_refused_by_name(
     assert hook(PAYLOAD).silent
     assert len(spooled()) == 1
     process.terminate()
-    _, log = process.communicate(timeout=30)
+    _, log = process.communicate(timeout=60)
     assert b"Traceback" not in log
     assert b"a secret" not in b"".join(path.read_bytes() for path in alien.glob("squawk.db*"))
 

@@ -173,7 +173,7 @@ def test_following_events_goes_on_where_it_was(
         assert fleetctl("mission", "create", "One").status == 0
         plan(AFTER_COMMIT)
         assert fleetctl("mission", "create", "Two").status == 0
-        out, _ = following.communicate(timeout=30)
+        out, _ = following.communicate(timeout=60)
     finally:
         following.kill()
         following.wait()

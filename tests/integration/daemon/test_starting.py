@@ -173,7 +173,7 @@ def test_options(fleet: Any, option: str, status: int, text: str) -> None:
         env=fleet.env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == status
