@@ -1,5 +1,6 @@
 """Event log: append events, and let activity refresh missions, agents, leases, recoveries."""
 
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ from ...protocol.events import (
     payload_data,
 )
 from ...protocol.records import Event
+from ...protocol.timestamps import iso, to_ms
 from ...protocol.types import AgentNeed
 from . import changes, history
 from .assigned import encode_json
@@ -325,6 +327,19 @@ _data = msgspec.json.Decoder(dict[str, Any]).decode
 def data_of(row: Row) -> dict[str, Any]:
     """Return the data of an event's row."""
     return _data(row["data_json"])
+
+
+def happened_at(row: Row, data: dict[str, Any]) -> str:
+    """Return when an event happened: before its timestamp, if it waited in the spool.
+
+    Any client may append an event whose ``happened_at`` is invalid or in the future.
+    """
+    recorded_at = str(row["timestamp"])
+    given = data.get("happened_at")
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError, OverflowError):
+            return min(iso(to_ms(given)), recorded_at)
+    return recorded_at
 
 
 def event_of(row: Row) -> Event:

@@ -4,7 +4,6 @@ It states facts and gives no orders beyond its closing sentence. Text from other
 so that it cannot pass for instructions, and control characters are removed.
 """
 
-import contextlib
 import heapq
 from collections.abc import Sequence
 from functools import partial
@@ -27,14 +26,14 @@ from ...protocol.display import (
 from ...protocol.records import Checkpoint, RecoveryContext, SortieState, percent
 from ...protocol.requests.attention import RunningWork
 from ...protocol.requests.recovery import RecoveryContextGet, RecoveryRestore
-from ...protocol.timestamps import iso, to_ms
+from ...protocol.timestamps import to_ms
 from ..attention import running
 from ..attention.conflicts import conflicts_of_reader
 from ..checkpoints.derived_context import OF_ONE, newest
 from ..checkpoints.narrative import Titles, shares, titles_for
 from ..cluster.membership import machine_suffix
 from ..core.context import Context
-from ..core.event_log import data_of
+from ..core.event_log import data_of, happened_at
 from ..core.tx import Row, Tx
 from ..locks.keys import display_file
 from ..missions.selection import is_automatic
@@ -273,7 +272,7 @@ def _instructions(reader: Reader) -> Said:
             continue
         alone = reader.only_agent or not agent_id or row["agent_id"] in own_ids
         to = "" if alone else f", to {row['agent_id']}"
-        label = f"- Your user, {reader.ago(_happened_at(data, row))}{to}:"
+        label = f"- Your user, {reader.ago(happened_at(row, data))}{to}:"
         text = f"{label}\n{verbatim(str(data['prompt']))}"
         items.append(cut(text, max(reader.max_chars // SHARE, LEAST_SAID)))
     answers = _answers(reader, rows[0]) if items and own else []
@@ -290,7 +289,7 @@ def _answers(reader: Reader, prompt: Row) -> list[str]:
     before = next((row for row in rows if row["seq"] < prompt["seq"]), None)
     most = max(min(reader.max_chars // ANSWER_SHARE, ANSWER_CHARS), LEAST_SAID)
     return [
-        f"- {_possessive(reader, row)} answer {when}, {reader.ago(_happened_at(data, row))}:"
+        f"- {_possessive(reader, row)} answer {when}, {reader.ago(happened_at(row, data))}:"
         f"\n{verbatim_end(text, most)}"
         for when, row in (("before that", before), ("since", since))
         if row is not None and (text := str((data := data_of(row)).get("message") or "").strip())
@@ -582,21 +581,10 @@ def _command(data: dict[str, Any], row: Row) -> Command:
         agent_id=row["agent_id"],
         name=str(data.get("command") or data.get("name") or "command"),
         result=str(data.get("result") or ""),
-        at=_happened_at(data, row),
+        at=happened_at(row, data),
         error=str(data.get("error") or ""),
         background=data.get("background") is True,
     )
-
-
-def _happened_at(data: dict[str, Any], row: Row) -> str:
-    """Return when an event happened: before it was recorded, if no daemon ran then.
-
-    Anybody may append an event with an invalid time.
-    """
-    given = data.get("happened_at")
-    with contextlib.suppress(TypeError, ValueError, OverflowError):
-        return iso(to_ms(given))  # type: ignore[arg-type]
-    return str(row["timestamp"])
 
 
 def _items(texts: Sequence[str]) -> list[str]:

@@ -1,6 +1,5 @@
 """The story of a report: what was asked, done and met, from its events, within bounds."""
 
-import contextlib
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
@@ -15,8 +14,8 @@ from ...protocol.requests.report import (
     ReportPrompt,
 )
 from ...protocol.requests.stats import CompactionEffect
-from ...protocol.timestamps import iso, to_ms
-from ..core.event_log import data_of
+from ...protocol.timestamps import to_ms
+from ..core.event_log import data_of, happened_at
 from ..core.tx import Row
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL, LONGEST_CALL_MS
 from ..stats import compactions
@@ -160,7 +159,7 @@ class Story:
     def hear(self, row: Row) -> None:
         """Process the next event."""
         data = data_of(row)
-        at = happened_at(data, row)
+        at = happened_at(row, data)
         self.first_at = min(self.first_at or at, at)
         self.last_at = max(self.last_at, at)
         if row["mission_id"] is not None:
@@ -333,15 +332,3 @@ def _text(value: object, most: int) -> str:
     """Return a text of an event, truncated; any client may append an event without one."""
     text = value if isinstance(value, str) else ""
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def happened_at(data: dict[str, Any], row: Row) -> str:
-    """Return when an event happened: before it was recorded, if it waited in the spool.
-
-    Any client may append an event with an invalid time.
-    """
-    given = data.get("happened_at")
-    if isinstance(given, str):
-        with contextlib.suppress(ValueError, OverflowError):
-            return min(iso(to_ms(given)), str(row["timestamp"]))
-    return str(row["timestamp"])

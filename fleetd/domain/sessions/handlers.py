@@ -452,7 +452,7 @@ def _turn_began(hook: HookContext) -> str | None:
     )
     if row is None:
         return None
-    return str(event_log.data_of(row).get("happened_at") or row["timestamp"])
+    return event_log.happened_at(row, event_log.data_of(row))
 
 
 def _pause(hook: HookContext, agents: Iterable[str]) -> None:
@@ -567,15 +567,15 @@ def _task_of_subagent(hook: HookContext) -> str | None:
         agent=agent_id,
         floor=event_log.nth_newest_position(tx, agent_id, TASK_EVENTS),
     )
-    calls = [(row["timestamp"], event_log.data_of(row)) for row in begun]
-    calls = [(at, data) for at, data in calls if "task" in data]
+    calls = [(row, event_log.data_of(row)) for row in begun]
+    calls = [(row, data) for row, data in calls if "task" in data]
     if not calls:
         return None
     rows = tx.all("SELECT call_id FROM tool_calls WHERE agent_id = :agent", agent=agent_id)
     still = {row["call_id"] for row in rows}
     taken = running.told_of_subagents(tx, agent_id)
-    for at, data in calls:
-        task, began = str(data["task"]), str(data.get("happened_at") or at)
+    for row, data in calls:
+        task, began = str(data["task"]), event_log.happened_at(row, data)
         if data.get("call_id") in still and taken.get(needs.one_line(task), "") < began:
             return task
     return None

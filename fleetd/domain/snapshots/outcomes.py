@@ -14,7 +14,7 @@ from ...protocol.requests.snapshot import DeclaredOutcome
 from ...protocol.snapshots import MOST_OUTCOMES, SUMMARY_CHARS, CommandOutcome
 from ...protocol.timestamps import to_ms
 from ...protocol.types import OutcomeKind, Verdict
-from ..core.event_log import data_of, nth_newest_position
+from ..core.event_log import data_of, happened_at, nth_newest_position
 from ..core.sql import in_sql
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import BEGINS_A_CALL, ENDS_A_CALL
@@ -175,12 +175,8 @@ def _result(kind: str, data: dict[str, Any]) -> str:
     return "PASS" if kind == "tool_finished" and verdict not in _VERDICTS else verdict
 
 
-def _at_ms(row: Row, data: dict[str, Any]) -> int | None:
-    """Return when an event happened; an event that waited in the spool has its own time."""
-    try:
-        return to_ms(_text(data, "happened_at") or row["timestamp"])
-    except (ValueError, OverflowError):
-        return None
+def _at_ms(row: Row, data: dict[str, Any]) -> int:
+    return to_ms(happened_at(row, data))
 
 
 def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:

@@ -19,7 +19,7 @@ from ...protocol.requests.stats import (
 )
 from ...protocol.timestamps import iso, to_ms
 from ..core.context import Context
-from ..core.event_log import data_of, position, position_before
+from ..core.event_log import data_of, happened_at, position, position_before
 from ..core.sql import in_sql
 from ..core.tx import Row, Tx
 from ..liveness.needs import one_line
@@ -160,9 +160,9 @@ class Story:
         """Process the next event."""
         kind, data = row["type"], data_of(row)
         if kind == "file_modified":
-            self._edited(_moment(row, data))
+            self._edited(happened_at(row, data))
         elif kind in BEGINS_A_CALL or kind in ENDS_A_CALL:
-            self._called(kind, data, _moment(row, data))
+            self._called(kind, data, happened_at(row, data))
         elif kind == "recovery_briefed":
             self._recovered(row)
         elif data.get("reason") == "reply_lost":
@@ -272,12 +272,6 @@ class Story:
         if last is not None and deed in last.known:
             last.again.add(deed)
         self._deeds.append((at, deed))
-
-
-def _moment(row: Row, data: dict[str, Any]) -> str:
-    """Return when something happened: before it was recorded, if it waited in the spool."""
-    happened_at = data.get("happened_at")
-    return str(happened_at if isinstance(happened_at, str) else row["timestamp"])
 
 
 def _asked(data: dict[str, Any]) -> _Deed | None:
