@@ -183,8 +183,8 @@ def _sortie_command(
 
 
 def _done(args: Namespace, sortie: Sortie, verb: str) -> int:
-    assignee = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
-    return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{assignee}")
+    suffix = f" by {sortie.assigned_to}" if sortie.assigned_to else ""
+    return console.result(args, sortie, f"Sortie {verb}: {sortie.id}  {sortie.title}{suffix}")
 
 
 def _report(request: Callable[..., Mutation[Sortie]], verb: str, args: Namespace) -> int:

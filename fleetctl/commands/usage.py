@@ -290,9 +290,9 @@ def _reading_notes(report: UsageReport) -> list[str]:
         (reading.long_lines, "overlong line"),
         (reading.repeated, "repeated line"),
     ]
-    counts = [console.plural(number, what) for number, what in skipped if number]
-    if counts:
-        notes.append(f"Not counted: {', '.join(counts)}.")
+    not_counted = [console.plural(number, what) for number, what in skipped if number]
+    if not_counted:
+        notes.append(f"Not counted: {', '.join(not_counted)}.")
     return notes
 
 

@@ -124,8 +124,8 @@ def _current(ask: Ask) -> list[str]:
 def _sorties(ask: Ask) -> Iterator[Completion]:
     for mission in _current(ask):
         for each in ask("sortie.list", mission_id=mission).sorties:
-            assignee = f" {each.assigned_to}" if each.assigned_to else ""
-            yield Completion(each.id, f"{each.status}{assignee}  {each.title}", each.status)
+            suffix = f" {each.assigned_to}" if each.assigned_to else ""
+            yield Completion(each.id, f"{each.status}{suffix}  {each.title}", each.status)
 
 
 def _checkpoints(ask: Ask) -> Iterator[Completion]:

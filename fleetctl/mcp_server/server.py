@@ -86,7 +86,7 @@ class Notifications:
         self._session = session
         self._bus = InMemorySubscriptionBus()
         self._stream = ListenHandler(self._bus)
-        self._subscribers: dict[str, Any] = {}
+        self._legacy_sessions: dict[str, Any] = {}
         self._wanted = anyio.Event()
         self._missions: set[str] = set()
         self._happened = anyio.Event()
@@ -100,7 +100,7 @@ class Notifications:
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """Notify an older client about one resource from now on."""
-        self._subscribers[params.uri] = ctx.session
+        self._legacy_sessions[params.uri] = ctx.session
         self._wanted.set()
         return types.EmptyResult()
 
@@ -108,7 +108,7 @@ class Notifications:
         self, _ctx: Any, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
         """Stop notifying an older client about one resource."""
-        self._subscribers.pop(params.uri, None)
+        self._legacy_sessions.pop(params.uri, None)
         return types.EmptyResult()
 
     async def follow(self) -> None:
@@ -135,7 +135,7 @@ class Notifications:
             self._happened = anyio.Event()
             for uri in await self._changed(missions):
                 await self._bus.publish(ResourceUpdated(uri=uri))
-                if (session := self._subscribers.get(uri)) is not None:
+                if (session := self._legacy_sessions.get(uri)) is not None:
                     await session.send_resource_updated(uri)
 
     async def _changed(self, missions: set[str]) -> list[str]:

@@ -623,8 +623,8 @@ async def attention(session: Session, _asked: NoArguments) -> str:
     lines = ["Running for you:", *lines] if lines else ["Nothing is known to run for you."]
     if not waiting:
         return formatting.listed([*lines, "No agent needs a user."])
-    needs = (formatting.need_line(each, me) for each in waiting)
-    return formatting.listed([*lines, "Need a user:", *needs])
+    need_lines = (formatting.need_line(each, me) for each in waiting)
+    return formatting.listed([*lines, "Need a user:", *need_lines])
 
 
 @tool("List the files that several agents changed within the last hour.", reads=True)

@@ -36,7 +36,7 @@ FINAL = (Denied, Incompatible, InvalidParams, MethodNotFound)
 class Notifier:
     """Reports what agents need over channels, until it is cancelled.
 
-    ``say`` takes lines for the log, ``on_told`` each message when it is handed out, ``keep`` the
+    ``say`` takes lines for the log, ``on_message`` each message when it is handed out, ``keep`` the
     reported states.
     """
 

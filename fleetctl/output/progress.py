@@ -67,10 +67,10 @@ def draw(text: str) -> None:
 def _columns() -> int:
     try:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except OSError:  # the terminal went away, or is not a real one
-        columns = 80
+    except (OSError, ValueError):  # the terminal went away, or is not a real one
+        columns = 0
     # One column stays free: a terminal that wraps there would leave every line behind.
-    return columns - 1
+    return (columns or 80) - 1
 
 
 def line(title: str, update: Progress, columns: int, *, plain: bool) -> str:

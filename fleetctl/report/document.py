@@ -235,9 +235,9 @@ def _names(names: Iterable[str]) -> Iterator[str | Said]:
 def _commits(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.commits:
-        actor: tuple[str | Said, ...] = (" ", Said(each.agent_id)) if each.agent_id else ()
+        attribution: tuple[str | Said, ...] = (" ", Said(each.agent_id)) if each.agent_id else ()
         result = f", {each.result}: " if each.result else ": "
-        content.append(_line(moment(each.at), *actor, result, Said(each.command)))
+        content.append(_line(moment(each.at), *attribution, result, Said(each.command)))
     more = _more(report.omitted.commits, "earlier commit")
     return Section("Commits", [*content, *more], "No git commit of an agent is recorded.")
 
@@ -269,10 +269,13 @@ def _decided(report: "Report") -> Section:
 
 
 def _note(note: "Note") -> Line:
-    actor: tuple[str | Said, ...] = (" by a person",) if note.origin == "person" else ()
+    attribution: tuple[str | Said, ...] = (" by a person",) if note.origin == "person" else ()
     if note.agent_id:
-        actor = (" in the session of " if note.origin == "fact" else " by ", Said(note.agent_id))
-    parts: list[str | Said] = [_KINDS.get(note.kind, "Noted"), *actor, ": ", Said(note.text)]
+        attribution = (
+            " in the session of " if note.origin == "fact" else " by ",
+            Said(note.agent_id),
+        )
+    parts: list[str | Said] = [_KINDS.get(note.kind, "Noted"), *attribution, ": ", Said(note.text)]
     if note.because:
         parts += [", because ", Said(note.because)]
     if note.path:
@@ -346,9 +349,9 @@ def _recovery(recovery: "Recovery") -> Line:
 def _errors(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.errors:
-        actor = (" ", Said(each.agent_id)) if each.agent_id else ()
+        attribution = (" ", Said(each.agent_id)) if each.agent_id else ()
         message = (" — ", Said(clean(each.message)[:_ERROR_CHARS])) if each.message else ()
-        content.append(_line(moment(each.at), *actor, ": ", Said(each.name), *message))
+        content.append(_line(moment(each.at), *attribution, ": ", Said(each.name), *message))
     more = _more(report.omitted.errors, "earlier error")
     return Section("Errors", [*content, *more], "None is recorded.")
 

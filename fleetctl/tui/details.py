@@ -233,8 +233,8 @@ def waiting(state: WatchState, view: View) -> str:
                 lines += ["  To restore the work:", f"  {command}"]
     for each in visible.under_way(state):
         title = visible.title_of(state, each.mission_id)
-        agent_id = f", {each.agent_id}" if each.agent_id else ""
-        lines += ["", f"{title}:", f"  {each.id}{agent_id}: {_STATES.get(each.state, each.state)}"]
+        suffix = f", {each.agent_id}" if each.agent_id else ""
+        lines += ["", f"{title}:", f"  {each.id}{suffix}: {_STATES.get(each.state, each.state)}"]
     return "\n".join(lines[1:]) or "Nothing waits for recovery."
 
 

@@ -122,9 +122,15 @@ async def test_calls_at_once_each_hear_of_themselves(mission: str, daemon: Daemo
 ONE_THIRD = Progress("checkpoints", 1_000, 3_000)
 
 
-def test_where_the_width_is_unknown_it_is_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_the_width_is_unknown_it_is_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(OSError, match="fileno"):
         sys.stderr.fileno()
+    draw("x" * 200)
+    assert capsys.readouterr().err.count("x") == 79
+    monkeypatch.setattr(sys.stderr, "fileno", lambda: 2)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
     draw("x" * 200)
     assert capsys.readouterr().err.count("x") == 79
 

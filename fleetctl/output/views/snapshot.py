@@ -60,10 +60,10 @@ def show_snapshot(snapshot: Snapshot, folder: str) -> None:
 
 def source_line(detail: SourceDetail) -> str:
     """Return who joined a snapshot, how often, and when last: ``timer, 2 times, last at …``."""
-    agent = f" of {detail.agent_id}" if detail.agent_id else ""
+    suffix = f" of {detail.agent_id}" if detail.agent_id else ""
     times = console.plural(detail.count, "time")
     at = "" if console.human_readable() else "at "
-    return f"{detail.source}{agent}, {times}, last {at}{console.ago(detail.last_at)}"
+    return f"{detail.source}{suffix}, {times}, last {at}{console.ago(detail.last_at)}"
 
 
 def step_text(ordinal: int | None, status: str | None) -> str:

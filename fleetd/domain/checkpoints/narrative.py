@@ -210,11 +210,11 @@ def step(
     texts keep their wording. ``awaited`` are the sorties that it waits for.
     """
     title = titles.of(sortie) if titles else ""
-    others = sortie.assigned_to if titles is None or sortie.assigned_to != titles.reader else None
-    assignee = f" by {others}" if others else ""
+    other = sortie.assigned_to if titles is None or sortie.assigned_to != titles.reader else None
+    suffix = f" by {other}" if other else ""
     reached = f", {sortie.progress}%" if sortie.progress else ""
     waits = f"; waits for {_awaited(awaited, titles)}" if awaited else ""
-    state = f"{_STEP_WORDS[sortie.status]}{assignee}{reached}{waits}"
+    state = f"{_STEP_WORDS[sortie.status]}{suffix}{reached}{waits}"
     text = f"{title or sortie.title or sortie.id} ({state})"
     return f"{text}: {quote(sortie.progress_notes)}" if sortie.progress_notes else text
 

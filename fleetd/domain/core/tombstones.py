@@ -15,12 +15,12 @@ _COUNTER = "forgotten"
 Owner = Literal["mission", "run"]
 
 
-def note(tx: Tx, owner_noun: Owner, owner_id: str, until_seq: int | None) -> None:
+def note(tx: Tx, owner_kind: Owner, owner_id: str, until_seq: int | None) -> None:
     """Note that records of an owner up to a position may not come back; None for all records."""
     tx.run(
         "INSERT INTO forgotten (noun, digest, until_seq) VALUES (:noun, :digest, :until)"
         " ON CONFLICT (noun, digest) DO UPDATE SET until_seq = excluded.until_seq",
-        noun=owner_noun,
+        noun=owner_kind,
         digest=_digest(owner_id),
         until=until_seq,
     )
@@ -31,7 +31,7 @@ def note(tx: Tx, owner_noun: Owner, owner_id: str, until_seq: int | None) -> Non
     )
 
 
-def was_forgotten(tx: Tx, owner_noun: str, owner_id: str, seq: int) -> bool:
+def was_forgotten(tx: Tx, owner_kind: str, owner_id: str, seq: int) -> bool:
     """Return whether a mission or a run was forgotten, so that no old file may bring it back.
 
     ``seq`` is the position in the log at which a record of it was taken.
@@ -39,7 +39,7 @@ def was_forgotten(tx: Tx, owner_noun: str, owner_id: str, seq: int) -> bool:
     return tx.exists(
         "SELECT 1 AS there FROM forgotten WHERE noun = :noun AND digest = :digest"
         " AND (until_seq IS NULL OR until_seq >= :seq)",
-        noun=owner_noun,
+        noun=owner_kind,
         digest=_digest(owner_id),
         seq=seq,
     )
@@ -51,7 +51,7 @@ def count(tx: Tx, ctx: Context) -> int:
 
 
 def forgotten_of(
-    tx: Tx, ctx: Context, owner_noun: str, owner_ids: list[str]
+    tx: Tx, ctx: Context, owner_kind: str, owner_ids: list[str]
 ) -> dict[str, int | None]:
     """Return the forgotten ones of some owners, each up to a position; None is for ever."""
     named = {_digest(owner_id): owner_id for owner_id in owner_ids}
@@ -59,7 +59,7 @@ def forgotten_of(
     rows = tx.all(
         "SELECT digest, until_seq FROM forgotten WHERE noun = :noun"
         f" AND digest IN ({inside_of('d', digests)})",
-        noun=owner_noun,
+        noun=owner_kind,
         **named_params("d", digests),
     )
     return {named[row["digest"]]: row["until_seq"] for row in rows}

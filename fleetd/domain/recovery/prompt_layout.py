@@ -132,8 +132,8 @@ def _bare(
     left_out = sum(section.left_out + len(section.items) for section in sections)
     rest = f"- ({left_out} items left out: fleetctl context --mission {mission_id})"
     text = ""
-    newest = newest_task
-    for task, limit in ((newest, 100), (newest, 60), (newest, 30), ("", 100), ("", 30), ("", 10)):
+    with_task = [(newest_task, limit) for limit in (100, 60, 30)]
+    for task, limit in (*with_task, ("", 100), ("", 30), ("", 10)):
         top = [OPENING, head(limit)]
         text = "\n\n".join([*top, rest, CLOSING])
         room = max_chars - len(text) - len("\n\n")

@@ -201,8 +201,8 @@ def _write(
 def _summary(sortie: SortieState | None) -> str:
     if sortie is None:
         return "missing"
-    assignee = f", {sortie.assigned_to}" if sortie.assigned_to else ""
-    return f"{sortie.status} {sortie.progress}%{assignee}"
+    suffix = f", {sortie.assigned_to}" if sortie.assigned_to else ""
+    return f"{sortie.status} {sortie.progress}%{suffix}"
 
 
 def _overwrite(

@@ -173,10 +173,10 @@ def _assigned(name: Name) -> Found | None:
         return None if _is_reference(value.text) else _found(name, value)
     if not kind and style == "shell" and head[1] == "key" and is_opaque(value.text):
         kind = "key" if may_be_key(name.before) else ""
-    after_colon = (
+    bare_password = (
         kind == "password" and style == "loose" and not value.quoted and head["sign"] == ":"
     )
-    if after_colon and _looks_chosen(head[1], value):
+    if bare_password and _looks_chosen(head[1], value):
         return _found(name, value)
     if not kind or (head[1] in SHORTENED and not is_not_count(value, style)):
         return None
@@ -184,7 +184,7 @@ def _assigned(name: Name) -> Found | None:
 
 
 def _looks_chosen(name: str, value: Value) -> bool:
-    """Return whether a password follows a colon, in a sentence or in YAML."""
+    """Return whether the value of a bare ``password:`` is a password, not a word of a sentence."""
     return _is_chosen(value.text, value.next) or (name == "pw" and _is_password(value.text))
 
 

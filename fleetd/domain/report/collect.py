@@ -133,7 +133,7 @@ def _report(tx: Tx, ctx: Context, subject: Subject, story: Story) -> Report:
     ids = [each.id for each in missions]
     planned, more_planned = _planned(tx, ids, subject.agent_id)
     agents, more_agents = _agents(tx, subject, story, planned)
-    decided, more_decided = _notes(tx, _note_owners(subject, ids), subject.newest)
+    decided, more_decided = _notes(tx, _note_filters(subject, ids), subject.newest)
     recoveries, more_recoveries = _recoveries(tx, ids, subject.agent_id, subject.newest)
     checkpoints, more_checkpoints = _checkpoints(tx, ids, subject.newest)
     files, more_files = story.files()
@@ -267,18 +267,18 @@ def _agent(name: str, part: Part | None, agent: Agent | None) -> ReportAgent:
     )
 
 
-def _note_owners(subject: Subject, mission_ids: list[str]) -> list[tuple[str, str]]:
-    """Return whose notes to list: those of the agent, or of the missions."""
+def _note_filters(subject: Subject, mission_ids: list[str]) -> list[tuple[str, str]]:
+    """Return columns and values of the notes to list: those of the agent, or of the missions."""
     if subject.agent_id is not None:
         return [("agent_id", subject.agent_id)]
     return [("mission_id", each) for each in mission_ids]
 
 
-def _notes(tx: Tx, owners: list[tuple[str, str]], newest: Moment) -> tuple[list[Row], int]:
+def _notes(tx: Tx, filters: list[tuple[str, str]], newest: Moment) -> tuple[list[Row], int]:
     """Return the newest notes, the oldest first, and how many more there are."""
     rows: list[Row] = []
     more = 0
-    for column, value in owners:
+    for column, value in filters:
         rows += tx.all(
             f"SELECT * FROM notes WHERE {column} = :value AND {_MADE}"
             " ORDER BY seq DESC LIMIT :most",

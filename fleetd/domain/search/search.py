@@ -169,13 +169,13 @@ def _with_path(tx: Tx, wanted: Wanted, where: Where) -> list[Row] | None:
     if len(rows) > FEW:
         return None
     query, places = wanted.query, sorted(rows)
-    texts = tx.all(
+    documents = tx.all(
         f"SELECT id, words, names FROM search_documents WHERE id IN ({inside_of('p', places)})",
         **named_params("p", places),
     )
     matching = {
         row["id"]
-        for row in texts
+        for row in documents
         if (query.expression is not None and is_in(query.expression, row["words"]))
         or (query.names and all(name in row["names"] for name in query.names))
     }

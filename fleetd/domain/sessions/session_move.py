@@ -160,13 +160,10 @@ def _move_work(
         lock_changed(tx, target, lock["id"], fields_of(lock_of({**lock, "mission_id": target})))
         if lock["orphaned_at"] is not None:
             lock_orphaned(tx, target, lock["id"], True)
-    for table, owner_column in (
-        ("plan_items", "agent_id"),
-        ("locks", "status = 'active' AND held_by"),
-    ):
+    for table, owner in (("plan_items", "agent_id"), ("locks", "status = 'active' AND held_by")):
         tx.run(
             f"UPDATE {table} SET mission_id = :target WHERE mission_id = :source"
-            f" AND {owner_column} IN ({inside_of('window', windows)})",
+            f" AND {owner} IN ({inside_of('window', windows)})",
             target=target,
             source=source,
             **named_params("window", windows),

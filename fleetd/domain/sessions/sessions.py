@@ -306,17 +306,17 @@ def set_window_usage(tx: Tx, key: Key, usage: WindowUsed | None) -> None:
 
 
 def set_briefed(
-    tx: Tx, ctx: Context, key: Key, delivery_id: str, event: WindowBriefed | None = None
+    tx: Tx, ctx: Context, key: Key, delivery_id: str, payload: WindowBriefed | None = None
 ) -> None:
-    """Record that the reply to a delivery holds the briefing, and append ``event``."""
+    """Record that the reply to a delivery holds the briefing, and append its event."""
     row = tx.one(
         f"UPDATE sessions SET context = 'briefed', briefed_by = :delivery WHERE {WHERE_KEY}"
         " RETURNING agent_id",
         **key.params,
         delivery=delivery_id,
     )
-    if row is not None and event is not None:
-        _emit(tx, ctx, row["agent_id"], event)
+    if row is not None and payload is not None:
+        _emit(tx, ctx, row["agent_id"], payload)
 
 
 def revoke_briefing(tx: Tx, ctx: Context, delivery_id: str) -> None:

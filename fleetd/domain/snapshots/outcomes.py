@@ -110,7 +110,7 @@ class _Call(msgspec.Struct):
     tool: str = ""
     result: str = ""
     error: str = ""
-    reported_ms: int | None = None
+    reported_duration_ms: int | None = None
     begun_ms: int | None = None
     ended_ms: int | None = None
 
@@ -127,7 +127,7 @@ class _Call(msgspec.Struct):
         self.result = _result(kind, data) or self.result
         duration_ms = data.get("duration_ms")
         if type(duration_ms) is int and 0 <= duration_ms <= _LONGEST_MS:
-            self.reported_ms = duration_ms
+            self.reported_duration_ms = duration_ms
 
     def outcome(self) -> CommandOutcome:
         """Return the outcome of the call."""
@@ -145,8 +145,8 @@ class _Call(msgspec.Struct):
         )
 
     def _duration_ms(self) -> int:
-        if self.reported_ms is not None:
-            return self.reported_ms
+        if self.reported_duration_ms is not None:
+            return self.reported_duration_ms
         if self.begun_ms is None or self.ended_ms is None:
             return 0
         # The clock may have been set back in between.
@@ -208,7 +208,7 @@ def _find_beginnings(tx: Tx, span: Span, ended: dict[str, _Call]) -> None:
     lacking = {
         name: call
         for name, call in ended.items()
-        if call.reported_ms is None and call.begun_ms is None and not name.startswith("\0")
+        if call.reported_duration_ms is None and call.begun_ms is None and not name.startswith("\0")
     }
     if not lacking or not span.since:
         return

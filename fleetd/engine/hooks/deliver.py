@@ -311,8 +311,8 @@ async def _context(
     room = min(engine.config.prompt.max_chars, MOST_CHARS - len(lines) - 2)
     briefing = await _briefing(engine, recorded, caller, room) if recorded.brief else None
     if briefing is not None:
-        event = WindowBriefed(characters=len(briefing)) if recorded.compacted else None
-        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id, event)
+        payload = WindowBriefed(characters=len(briefing)) if recorded.compacted else None
+        await engine.write(sessions.set_briefed, key_of(report), request.delivery_id, payload)
     return "\n\n".join(filter(None, (briefing, lines))) or None
 
 

@@ -100,12 +100,12 @@ class ServerClock:
         heartbeat_ms, last = connection.execute(_LAST_TIMES).fetchone() or (None, None)
         self.advance_to(max(heartbeat_ms or 0, to_ms(last) if last else 0))
 
-    def advance_to(self, remote_ms: int) -> None:
+    def advance_to(self, stored_ms: int) -> None:
         """Be no earlier than a time of other machines, unless their clock was wrong by hours."""
         ahead, _, _ = self._course
         own = _own_ms()
-        if self.now_ms() < remote_ms <= own + ahead + _FURTHEST_MS:
-            self._course = (ahead, remote_ms - (own + ahead), own)
+        if self.now_ms() < stored_ms <= own + ahead + _FURTHEST_MS:
+            self._course = (ahead, stored_ms - (own + ahead), own)
 
     def set(self, ahead_ms: int) -> None:
         """Go by a server that is ``ahead_ms`` ahead of this machine's clock."""
