@@ -152,6 +152,8 @@ class Engine:
         self.timer_health = TimerHealth()
         root = loaded.config.checkpoints
         self.backups: dict[Noun, RecordFiles] = {noun: RecordFiles(root, noun) for noun in LAYOUTS}
+        self.foreign_records: dict[Noun, frozenset[str]] = {}
+        """Records with a file here that belong to a database of this machine, not to the store."""
         self.pulled = RecordFiles(root / PULLED)
         self.store = open_store(
             loaded,

@@ -22,11 +22,15 @@ log = logging.getLogger("fleetd")
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """The rows and the files of one mission or run; files are those in this machine's directory."""
+    """The rows and the files of one mission or run; files are those in this machine's directory.
+
+    ``foreign`` are records of another store with files in the same directory.
+    """
 
     noun: Noun
     rows: RowNames
     listing: Listing
+    foreign: frozenset[str] = frozenset()
 
     @property
     def owner_id(self) -> str:
@@ -46,7 +50,7 @@ class Inventory(msgspec.Struct, frozen=True):
     @property
     def orphans(self) -> frozenset[str]:
         """Return the records that have a file and no row."""
-        return self.named - self.rows.rows
+        return self.named - self.rows.rows - self.foreign
 
     @property
     def misplaced(self) -> frozenset[str]:
@@ -88,7 +92,8 @@ async def compare(engine: Engine, noun: Noun, owner_id: str) -> Inventory:
     The rows are read last, because they are written before the files.
     """
     listing = await engine.outbox.in_thread(lambda: engine.backups[noun].list(owner_id))
-    return Inventory(noun, await rows_of(engine, noun, owner_id), listing)
+    rows = await rows_of(engine, noun, owner_id)
+    return Inventory(noun, rows, listing, engine.foreign_records.get(noun, frozenset()))
 
 
 async def compare_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> list[Inventory]:
@@ -104,7 +109,8 @@ async def compare_all(engine: Engine, noun: Noun, owner_ids: Iterable[str]) -> l
 
     await engine.outbox.in_thread(look)
     every = await engine.read(inventory.names, noun, list(listings))
-    return [Inventory(noun, rows, listings[rows.owner_id]) for rows in every]
+    foreign = engine.foreign_records.get(noun, frozenset())
+    return [Inventory(noun, rows, listings[rows.owner_id], foreign) for rows in every]
 
 
 # ``latest.json``: compared with what it ought to be, and repaired.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Set
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 import trio
@@ -27,6 +27,7 @@ from ...protocol.records import Checkpoint
 from ...protocol.types import Noun
 from ...store.api import StoreAway
 from ...store.files.record_files import RecordFile, RecordFiles
+from ...store.sqlite.offline import ids_in
 from ..engine import Engine
 from .inventory import Inventory, compare, compare_all, owners, repair_latest, rows_of
 from .verified_read import latest_data, verified
@@ -59,6 +60,7 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
     """
     try:
         if engine.machine:
+            await _find_foreign_records(engine)
             await collect_garbage(engine)
         for noun in KINDS:
             await _reconcile(engine, noun)
@@ -67,6 +69,28 @@ async def reconcile(engine: Engine, reached: int = 0) -> None:
         raise
     except FleetError as error:
         log.warning("The comparison of rows and files failed: %s", error.message)
+
+
+async def _find_foreign_records(engine: Engine) -> None:
+    """Find the records of this machine's own database, which is not the store.
+
+    Their files are in the directory of the store's files. They are not lost rows of the shared
+    store, and their positions are not positions in its log.
+    """
+    path = engine.config.database
+    tables: dict[Noun, Literal["checkpoints", "snapshots"]] = {
+        "checkpoint": "checkpoints",
+        "snapshot": "snapshots",
+    }
+    for noun, table in tables.items():
+        try:
+            ids = await engine.outbox.in_thread(partial(ids_in, path, table))
+        except OSError as error:
+            log.warning("%s cannot be read, so its files may be imported: %s", path, error)
+            ids = []
+        engine.foreign_records[noun] = frozenset(ids)
+        if ids:
+            log.info("%d %ss here belong to %s, which is not the store", len(ids), noun, path)
 
 
 async def _reconcile(engine: Engine, noun: Noun) -> None:

@@ -22,7 +22,7 @@ from ...protocol.requests.system import Findings, SystemDoctor
 from ...protocol.status import MachineLine
 from ...protocol.types import Noun
 from ...store import disk_audit
-from ...store.sqlite.offline import missions_in
+from ...store.sqlite.offline import ids_in
 from ..engine import Engine
 from .verify import VerifyTarget, checked
 
@@ -177,7 +177,7 @@ async def _not_migrated(engine: Engine) -> list[Finding]:
     """Report missions that nobody sees any more, since they are in this machine's own file."""
     path = engine.config.database
     try:
-        ids = await engine.outbox.in_thread(lambda: missions_in(path))
+        ids = await engine.outbox.in_thread(lambda: ids_in(path, "missions"))
     except OSError as error:
         detail = f"cannot be read: {error}"
         return [Finding(check="left behind", ok=False, subject=str(path), detail=detail)]
@@ -187,7 +187,10 @@ async def _not_migrated(engine: Engine) -> list[Finding]:
     if not missing:
         return []
     those = "1 mission" if missing == 1 else f"{missing} missions"
-    detail = f"holds {those} that the store lacks; move them there: fleetctl migrate"
+    detail = (
+        f"holds {those} that the store lacks; fleetctl migrate moves them to an unused server, and"
+        " two stores cannot be merged"
+    )
     return [Finding(check="left behind", ok=False, subject=str(path), detail=detail)]
 
 

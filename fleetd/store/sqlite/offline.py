@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 import apsw
@@ -24,6 +25,11 @@ from .migrate import APPLICATION_ID, migrations
 from .online_backup import copy
 
 WAIT_MS = 500
+_IDS = {
+    "missions": "SELECT id FROM missions",
+    "checkpoints": "SELECT id FROM checkpoints",
+    "snapshots": "SELECT id FROM snapshots",
+}
 
 
 class OfflineDatabase:
@@ -137,10 +143,11 @@ def _as_fleet_error(path: Path, error: apsw.Error) -> FleetError:
     )
 
 
-def missions_in(database: Path) -> list[str]:
-    """Return the ids of the missions in a database file, none where there is no such file.
+def ids_in(database: Path, table: Literal["missions", "checkpoints", "snapshots"]) -> list[str]:
+    """Return the ids in a table of a database file.
 
-    Raises OSError for a file that cannot be read.
+    There are none without such a file, and in one whose content was moved to another store. Raises
+    OSError for a file that cannot be read.
     """
     if not database.is_file():
         return []
@@ -149,9 +156,12 @@ def missions_in(database: Path) -> list[str]:
             page_checksums.opened(str(database), flags=apsw.SQLITE_OPEN_READONLY)
         ) as connection:
             connection.set_busy_timeout(WAIT_MS)
-            there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'missions'"
-            if next(connection.execute(there), None) is None:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            if not {table, "store_meta"} <= tables:
                 return []
-            return [str(row[0]) for row in connection.execute("SELECT id FROM missions")]
+            moved = "SELECT 1 FROM store_meta WHERE key = 'moved_to'"
+            if next(connection.execute(moved), None) is not None:
+                return []
+            return [str(row[0]) for row in connection.execute(_IDS[table])]
     except apsw.Error as error:
         raise OSError(str(error)) from error
