@@ -105,6 +105,8 @@ async def test_a_days_work_needs_no_more_than_the_daemons_role_may(
 async def test_a_role_of_one_developer_works_until_it_is_closed(
     ruled: LocalPostgres, tmp_path: Path
 ) -> None:
+    ruled.sql("DROP DATABASE IF EXISTS developers")
+    ruled.sql("DROP ROLE IF EXISTS bob")
     ruled.sql("CREATE DATABASE developers")
     run_script(ruled, "developers")
     made = fleetctl("migrate", "--schema", "--to", ruled.url("developers", user="fleet_owner"))

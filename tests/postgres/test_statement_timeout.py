@@ -52,7 +52,8 @@ async def test_limits_of_the_server_for_sessions_and_transactions_do_not_apply(
             " WHERE name IN ('idle_session_timeout', 'transaction_timeout')",
         )
     ]
-    assert limits, "PostgreSQL 14 and newer have one"
+    if not limits:
+        pytest.skip("PostgreSQL 13 has none")
     for limit in limits:
         postgres.sql(f"ALTER DATABASE {database} SET {limit} = '5s'")
         (seen,) = run_sql(postgres.url(database), f"SHOW {limit}")

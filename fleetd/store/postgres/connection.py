@@ -314,8 +314,8 @@ _OWN = {
 # message may have the turn. Each of the other limits is shorter than the next. A client that idles
 # in a transaction loses it before those that wait for it give up. The server cancels a statement
 # before the client drops the connection. The wait for the turn has its own limits (see batch.py).
-# A limit for idle sessions would end the connection that only listens, again and again. A limit for
-# transactions (PostgreSQL 17) may be shorter than the wait for the turn.
+# A limit for idle sessions would end connections of a daemon without work, again and again. A limit
+# for transactions (PostgreSQL 17) may be shorter than the wait for the turn.
 _SETTINGS = f"""
     SET idle_in_transaction_session_timeout = {4 * _SECOND};
     SET lock_timeout = {TABLE_MS};

@@ -40,7 +40,7 @@ _REFUSALS = {
     _STOOD_STILL: ("This took too long between two statements", "Try again soon."),
     "57014": ("The server took too long or is stopping", "Try again soon."),
 }
-_REFUSED = "Grant its role the rights that docs/synced.md lists."
+_REFUSED = "Grant its role the rights that docs/postgresql.md lists."
 # What the server says in English. In another language it is taken for something that passes: the
 # daemon then goes on trying, and still shows the server's message.
 _FINAL = re.compile(
