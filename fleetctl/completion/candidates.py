@@ -30,13 +30,15 @@ def print_candidates(kind: str, prefix: str) -> None:
     # The timer ends whatever hangs, even a read from a pipe in the place of a file.
     signal.signal(signal.SIGALRM, lambda _number, _frame: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
+    text = ""
     try:
         found = _ask_daemon(kind, prefix)
+        columns = console.terminal_width() if "COLUMNS" in os.environ else None
+        text = "".join(f"{line(each, columns)}\n" for each in found)
     except (FleetError, OSError):
-        return
-    columns = console.terminal_width() if "COLUMNS" in os.environ else None
-    text = "".join(f"{line(each, columns)}\n" for each in found)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+        pass
+    finally:  # an interpreter that ends has no handler, and the signal would kill it
+        signal.setitimer(signal.ITIMER_REAL, 0)
     print(text, end="")
 
 
