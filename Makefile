@@ -26,6 +26,8 @@ PYTHON ?= python3
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 6 ? n + 1 : 6)))
 VENV := .venv
 BIN := $(VENV)/bin
+# CI runs tests that failed once more, alone. By hand, the first failure counts.
+AGAIN = $(if $(SECOND_CHANCE),$(BIN)/python .ci/second_chance.py)
 
 .PHONY: demo test test-all test-agents test-packaging test-postgres test-web campaign check format lint types generate recording screenshots bench bench-compare bench-growth bench-page bench-requests bench-scale bench-shared eval-briefing clean
 .DEFAULT_GOAL := check
@@ -57,25 +59,25 @@ test: $(VENV)/.installed-dev
 
 test-all: $(VENV)/.installed-dev
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
+	$(AGAIN) $(BIN)/coverage run -m pytest --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --format=total >/dev/null
 	@$(BIN)/coverage json --quiet -o .coverage.json
 	@$(BIN)/python .ci/coverage_floor.py .coverage.json
 
 test-agents: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -rfE tests/agents $(ARGS)
+	$(AGAIN) $(BIN)/python -m pytest -rfE tests/agents $(ARGS)
 
 test-packaging: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -rfE tests/packaging $(ARGS)
+	$(AGAIN) $(BIN)/python -m pytest -rfE tests/packaging $(ARGS)
 
 test-postgres: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
+	$(AGAIN) $(BIN)/python -m tests.postgres_suite -rfE --quiet --numprocesses=$(JOBS) --dist=worksteal $(ARGS)
 
 # One browser for all tests: they are not run side by side.
 test-web: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.web.browser
-	$(BIN)/python -m pytest -rfE tests/web $(ARGS)
+	$(AGAIN) $(BIN)/python -m pytest -rfE tests/web $(ARGS)
 
 campaign: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.chaos $(or $(ARGS),all)
