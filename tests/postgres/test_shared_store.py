@@ -8,7 +8,7 @@ import trio
 from fleetd.domain.core.tx import Ring, Tx
 from fleetd.protocol.errors import NotFound
 from fleetd.store.api import StoreAway
-from tests.postgres.shared_stores import appends, running
+from tests.postgres.shared_stores import PATIENCE_S, appends, running
 from tests.support.postgres_server import LocalPostgres
 
 
@@ -74,12 +74,23 @@ async def test_a_request_that_raises_hurts_nobody(
         assert sorted(errors) == ["NotFound"] * 20 + ["NotNullViolation"] * 20
 
 
+async def _connected(postgres: LocalPostgres, database: str) -> None:
+    """Wait until the reader, the writer and the one that looks at the log are connected."""
+    idle = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = %s AND state = 'idle'"
+    with trio.fail_after(PATIENCE_S):
+        while postgres.sql(idle, database)[0]["n"] != 3:  # noqa: ASYNC110 - nothing tells
+            await trio.sleep(0.02)
+
+
 async def test_a_connection_that_is_ended_is_not_noticed(
     postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     async with running(postgres.url(database), tmp_path) as opened:
+        assert await opened.kinds() == []
         for number in range(3):
             await opened.event(str(number))
+            # One that is ended while it connects is noticed: the server cannot be used then.
+            await _connected(postgres, database)
             postgres.disconnect(database)
             assert await opened.kinds() == [str(n) for n in range(number + 1)]
         assert await opened.event("3") == 4
