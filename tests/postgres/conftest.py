@@ -1,10 +1,14 @@
 """What tests that need a real PostgreSQL have in common."""
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.postgres_server import LocalPostgres
+from tests.support.processes import Daemon, environment
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,22 @@ def database(postgres: LocalPostgres) -> Iterator[str]:
     name = postgres.new_database()
     yield name
     postgres.drop_database(name)
+
+
+@pytest.fixture
+def new_daemon() -> Iterator[Callable[[], Daemon]]:
+    """Make daemons with a home each; they are not started, and use their own database."""
+    daemons: list[Daemon] = []
+    homes: list[Path] = []
+
+    def make() -> Daemon:
+        homes.append(home := Path(tempfile.mkdtemp(prefix="fleet-")))
+        env = environment(home)
+        daemons.append(Daemon(home / "run" / "d.sock", home / "log", env=env, warm=True))
+        return daemons[-1]
+
+    yield make
+    for daemon in daemons:
+        daemon.clean_up()
+    for home in homes:
+        shutil.rmtree(home)

@@ -1,12 +1,9 @@
 """After a failover that lost commits every machine makes good what it knew, not only the first."""
 
 import os
-import shutil
 import signal
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -14,26 +11,19 @@ from fleetd.protocol.errors import Unavailable
 from tests.postgres.test_daemons_of_machines import ask, until
 from tests.postgres.test_failover import follows, of_both
 from tests.support.postgres_server import LocalPostgres
-from tests.support.processes import Daemon, environment
+from tests.support.processes import Daemon
 
 
 @pytest.fixture
-def made() -> Iterator[Callable[[str], Daemon]]:
-    daemons: list[Daemon] = []
-    homes: list[Path] = []
-
+def made(new_daemon: Callable[[], Daemon]) -> Callable[[str], Daemon]:
     def make(url: str) -> Daemon:
-        homes.append(home := Path(tempfile.mkdtemp(prefix="fleet-")))
-        env = environment(home) | {"FLEET_DATABASE_URL": url}
-        daemons.append(Daemon(home / "run" / "d.sock", home / "log", env=env, warm=True))
-        daemons[-1].start()
-        return daemons[-1]
+        daemon = new_daemon()
+        assert daemon.env is not None
+        daemon.env["FLEET_DATABASE_URL"] = url
+        daemon.start()
+        return daemon
 
-    yield make
-    for daemon in daemons:
-        daemon.clean_up()
-    for home in homes:
-        shutil.rmtree(home)
+    return make
 
 
 def serves(daemon: Daemon) -> bool:

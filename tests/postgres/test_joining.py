@@ -1,8 +1,6 @@
 """A machine with a store of its own joins a shared store, and both stay what they were."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,26 +9,9 @@ from fleetd.protocol.errors import NotFound
 from fleetd.store.sqlite.offline import ids_in
 from tests.postgres.test_daemons_of_machines import ask
 from tests.support.postgres_server import LocalPostgres
-from tests.support.processes import Daemon, environment, fleetctl
+from tests.support.processes import Daemon, fleetctl
 
-Made = Callable[[str], Daemon]
-
-
-@pytest.fixture
-def made() -> Iterator[Made]:
-    daemons: dict[str, Daemon] = {}
-    homes: list[Path] = []
-
-    def make(name: str) -> Daemon:
-        homes.append(home := Path(tempfile.mkdtemp(prefix="fleet-")))
-        daemons[name] = Daemon(home / "run" / "d.sock", home / "log", env=environment(home))
-        return daemons[name]
-
-    yield make
-    for daemon in daemons.values():
-        daemon.clean_up()
-    for home in homes:
-        shutil.rmtree(home)
+Made = Callable[[], Daemon]
 
 
 def use(daemon: Daemon, url: str | None) -> None:
@@ -62,9 +43,9 @@ def database_of(daemon: Daemon) -> Path:
 
 
 def test_the_checkpoints_of_its_own_store_stay_there(
-    postgres: LocalPostgres, database: str, made: Made
+    postgres: LocalPostgres, database: str, new_daemon: Made
 ) -> None:
-    laptop, team = made("laptop"), made("team")
+    laptop, team = new_daemon(), new_daemon()
     use(laptop, None)
     mission, checkpoint = works(laptop)
     laptop.stop()
@@ -88,9 +69,9 @@ def test_the_checkpoints_of_its_own_store_stay_there(
 
 
 def test_the_checkpoints_of_a_store_that_was_moved_belong_to_its_new_place(
-    postgres: LocalPostgres, database: str, made: Made
+    postgres: LocalPostgres, database: str, new_daemon: Made
 ) -> None:
-    laptop = made("laptop")
+    laptop = new_daemon()
     use(laptop, None)
     mission, checkpoint = works(laptop)
     laptop.stop()
