@@ -51,15 +51,18 @@ def columns() -> int | None:
     return terminal_width() if human_readable() else None
 
 
+def width_of(stream: TextIO) -> int:
+    """Return the columns of a stream's terminal; 0 if it has none, or one without a size."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
 def terminal_width() -> int:
     """Return how wide the terminal is, in columns; else as ``COLUMNS`` says, else 80."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            found = os.get_terminal_size(stream.fileno()).columns
-        except (OSError, ValueError):
-            continue
-        if found:
-            return max(found, NARROWEST)
+    if found := width_of(sys.stdout) or width_of(sys.stderr):
+        return max(found, NARROWEST)
     given = os.environ.get("COLUMNS", "")
     return (
         max(int(given), NARROWEST)

@@ -13,6 +13,7 @@ from typing import TypeVar
 from ..args import Namespace
 from ..client import Fleet, Progress
 from ..client.models import Request
+from . import console
 
 R = TypeVar("R")
 
@@ -65,12 +66,8 @@ def draw(text: str) -> None:
 
 
 def _columns() -> int:
-    try:
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # the terminal went away, or is not a real one
-        columns = 0
     # One column stays free: a terminal that wraps there would leave every line behind.
-    return (columns or 80) - 1
+    return (console.width_of(sys.stderr) or console.USUAL) - 1
 
 
 def line(title: str, update: Progress, columns: int, *, plain: bool) -> str:

@@ -90,7 +90,7 @@ class RecordKind(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     noun: Noun
-    table: str
+    table: Literal["checkpoints", "snapshots"]
     owner: str
     whose: Literal["mission", "run"]
     version: str

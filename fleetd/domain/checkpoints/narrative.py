@@ -94,6 +94,11 @@ def _title(data: dict[str, Any]) -> str:
     return quote(str(data.get("title") or ""), TITLE_CHARS)
 
 
+def _quoted(data: dict[str, Any], name: str) -> str:
+    """Return a text of an event in quotes, empty ones where it has none."""
+    return quote(data.get(name) or "")
+
+
 def _file(data: dict[str, Any]) -> str:
     return path(str(data.get("file")))
 
@@ -120,11 +125,9 @@ _SENTENCES: dict[str, _Sentence] = {
     "mission_created": lambda actor, data: f"{actor} created the mission",
     "mission_started": lambda actor, data: f"{actor} started the mission",
     "mission_completed": lambda actor, data: f"{actor} completed the mission",
-    "mission_failed": lambda actor, data: (
-        f"{actor} gave the mission up: {quote(data.get('reason') or '')}"
-    ),
+    "mission_failed": lambda actor, data: f"{actor} gave the mission up: {_quoted(data, 'reason')}",
     "mission_cancelled": lambda actor, data: (
-        f"{actor} called the mission off: {quote(data.get('reason') or '')}"
+        f"{actor} called the mission off: {_quoted(data, 'reason')}"
     ),
     "mission_updated": lambda actor, data: f"{actor} changed {', '.join(data.get('fields', []))}",
     "sortie_created": lambda actor, data: f"{actor} added {_title(data)}",
@@ -132,12 +135,12 @@ _SENTENCES: dict[str, _Sentence] = {
     "sortie_started": lambda actor, data: f"{actor} started {_title(data)}",
     "sortie_progressed": _progressed,
     "sortie_blocked": lambda actor, data: (
-        f"{actor} is blocked on {_title(data)}: {quote(data.get('reason') or '')}"
+        f"{actor} is blocked on {_title(data)}: {_quoted(data, 'reason')}"
     ),
     "sortie_unblocked": lambda actor, data: f"{actor} can go on with {_title(data)}",
     "sortie_completed": lambda actor, data: f"{actor} completed {_title(data)}",
     "sortie_failed": lambda actor, data: (
-        f"{actor} gave up {_title(data)}: {quote(data.get('reason') or '')}"
+        f"{actor} gave up {_title(data)}: {_quoted(data, 'reason')}"
     ),
     "sortie_reopened": lambda actor, data: f"{actor} has {_title(data)} to do again",
     "sortie_updated": lambda actor, data: f"{actor} reworded {_title(data)}",
@@ -156,11 +159,11 @@ _SENTENCES: dict[str, _Sentence] = {
         f"{actor} took the lock of {data.get('held_by')} on {_file(data)}"
     ),
     "message_sent": lambda actor, data: (
-        f"{actor} wrote to {', '.join(data.get('to', []))}: {quote(data.get('subject') or '')}"
+        f"{actor} wrote to {', '.join(data.get('to', []))}: {_quoted(data, 'subject')}"
     ),
     "message_acked": lambda actor, data: f"{actor} acknowledged a message",
     "file_modified": lambda actor, data: f"{actor} edited {_file(data)}",
-    "agent_answered": lambda actor, data: f"{actor} said: {quote(data.get('message') or '')}",
+    "agent_answered": lambda actor, data: f"{actor} said: {_quoted(data, 'message')}",
     "command_started": lambda actor, data: (
         f"{actor} was running {data.get('command') or 'a command'}"
     ),
@@ -169,7 +172,7 @@ _SENTENCES: dict[str, _Sentence] = {
     "tool_finished": lambda actor, data: f"{actor} used {data.get('tool', 'a tool')}",
     "prompt_submitted": lambda actor, data: f"{actor} was given a prompt by its user",
     "error_reported": lambda actor, data: (
-        f"{actor} met {data.get('name')}: {quote(data.get('message') or '')}"
+        f"{actor} met {data.get('name')}: {_quoted(data, 'message')}"
     ),
     "fleet_checkpointed": lambda actor, data: (
         f"{actor} took checkpoint {data.get('checkpoint_id')}"

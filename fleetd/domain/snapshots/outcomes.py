@@ -114,7 +114,7 @@ class _Call(msgspec.Struct):
     begun_ms: int | None = None
     ended_ms: int | None = None
 
-    def hear(self, kind: str, data: dict[str, Any], at_ms: int | None) -> None:
+    def hear(self, kind: str, data: dict[str, Any], at_ms: int) -> None:
         """Apply an event; fields that it lacks stay unchanged."""
         self.shell = self.shell or kind.startswith("command")
         self.command = _text(data, "command") or self.command

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Set
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 import trio
@@ -78,13 +78,9 @@ async def _find_foreign_records(engine: Engine) -> None:
     store, and their positions are not positions in its log.
     """
     path = engine.config.database
-    tables: dict[Noun, Literal["checkpoints", "snapshots"]] = {
-        "checkpoint": "checkpoints",
-        "snapshot": "snapshots",
-    }
-    for noun, table in tables.items():
+    for noun, kind in KINDS.items():
         try:
-            ids = await engine.outbox.in_thread(partial(ids_in, path, table))
+            ids = await engine.outbox.in_thread(partial(ids_in, path, kind.table))
         except OSError as error:
             log.warning("%s cannot be read, so its files may be imported: %s", path, error)
             ids = []
