@@ -112,21 +112,21 @@ def _add(tx: Tx, row: Row) -> None:
 
     Records restored from a checkpoint share one position. The further ones come before all others.
     """
-    if not _insert(tx, [row]):
+    if not tx.tuples(f"{_statement(1)} RETURNING id", **_params([row])):
         digest = hashlib.sha256(row["source"].encode()).digest()
         _insert(tx, [row | {"id": -int.from_bytes(digest[:6], "big") - 1}])
 
 
-def _insert(tx: Tx, rows: Sequence[Row]) -> int:
-    """Write documents that are missing; return how many."""
-    written = 0
+def _insert(tx: Tx, rows: Sequence[Row]) -> None:
+    """Write documents that are missing."""
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]
-        params = {
-            f"{name}{number}": row[name] for number, row in enumerate(some) for name in _COLUMNS
-        }
-        written += len(tx.tuples(_statement(len(some)), **params))
-    return written
+        tx.run(_statement(len(some)), **_params(some))
+
+
+def _params(rows: Sequence[Row]) -> Row:
+    """Return the parameters of the statement that writes some documents."""
+    return {f"{name}{number}": row[name] for number, row in enumerate(rows) for name in _COLUMNS}
 
 
 @cache
@@ -137,7 +137,7 @@ def _statement(number: int) -> str:
     )
     return (
         "INSERT INTO search_documents (id, kind, source, at, mission_id, agent_id, words, names)"
-        f" VALUES {rows} ON CONFLICT DO NOTHING RETURNING id"
+        f" VALUES {rows} ON CONFLICT DO NOTHING"
     )
 
 

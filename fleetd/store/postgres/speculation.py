@@ -42,12 +42,14 @@ from .shape import shape_of
 from .statements import Call, PreparedStatements, numbered
 
 _PREVIEW = "SELECT coalesce(json_agg(q), '[]')::text FROM (SQL) q"
-# Most rows have exactly the expected text. Only the others are compared by value.
+# Most rows have exactly the expected text. Only the others are compared by value. The server merges
+# the two aggregates into one only for plain columns: OFFSET keeps the expressions of a query apart.
 _UNLIKE = (
-    "SELECT expect(found, EXPECTED::jsonb) FROM told WHERE coalesce(found::text, '[]') <> EXPECTED"
+    "SELECT expect(json_agg(q), EXPECTED::jsonb) FROM {}"
+    " HAVING coalesce(json_agg(q)::text, '[]') <> EXPECTED"
 )
-_COMPARED = f"WITH told (found) AS (SELECT json_agg(q) FROM (SQL) q) {_UNLIKE}"
-_WRITTEN = f"WITH q AS (SQL), told (found) AS (SELECT json_agg(q) FROM q) {_UNLIKE}"
+_COMPARED = _UNLIKE.format("(SELECT * FROM (SQL) AS stored OFFSET 0) AS q")
+_WRITTEN = f"WITH q AS (SQL) {_UNLIKE.format('q')}"
 
 # Limits of one job: runs of its rule, statements, and characters of parameters and rows. A rule
 # that exceeds one runs in its turn, which helps to predict the next one. On guesses, a search for a
