@@ -62,7 +62,6 @@ class WatchState:
     checkpoints: list[Any] = field(default_factory=list)
     checkpoints_of: str | None = None
     events: deque[Any] = field(default_factory=lambda: deque(maxlen=TAIL))
-    told: int = 0
 
     def connected(self, epoch: str, tick_ms: int) -> None:
         """Note that the daemon is there; if its store is another one, forget everything."""
@@ -96,7 +95,6 @@ class WatchState:
             if event.seq > last:
                 self.events.append(event)
                 last = event.seq
-                self.told += 1
 
     def take(self, part: Part, answer: Any, subject: str | None, tick_ms: int) -> None:
         """Store the daemon's answer; ``subject`` is the mission that it is about."""

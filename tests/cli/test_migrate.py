@@ -39,6 +39,12 @@ def test_what_makes_no_sense_is_told_with_what_would(
     assert "geheim" not in refused.err
 
 
+def test_a_wrong_url_is_named_also_where_no_database_is(home: Path) -> None:
+    refused = fleetctl("migrate", "--to", "postgres//db.example.org/fleet")
+    assert (refused.status, refused.out) == (1, "")
+    assert "it does not begin with postgresql://" in refused.err
+
+
 def test_while_a_daemon_runs_nothing_is_moved(daemon: Daemon) -> None:
     refused = fleetctl("migrate", "--to", "postgresql://fleet@db.example.org/fleet")
     assert refused.status == 1

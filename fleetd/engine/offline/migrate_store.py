@@ -22,6 +22,7 @@ from ...protocol.errors import Corrupt, InvalidParams, InvalidState, Storage
 from ...protocol.migration import Migration, MigrationRequest, TableCheck
 from ...protocol.timestamps import iso
 from ...store.machine_identity import machine_id
+from ...store.postgres.url import parse
 from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
@@ -59,7 +60,10 @@ class MigrationEnds(msgspec.Struct, frozen=True):
 
 
 def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
-    """Return which stores a request and the settings mean; raises InvalidParams."""
+    """Return which stores a request and the settings mean.
+
+    Raises InvalidParams, and StoreRefused for a URL that cannot be read.
+    """
     to, source = request.to or config.store, request.source
     there = to != LOCAL
     url = to if there else (source or config.store)
@@ -73,6 +77,7 @@ def ends_of(config: Config, request: MigrationRequest) -> MigrationEnds:
             "A store moves between this machine's database and a server, not between two servers.",
             hint="pg_dump and pg_restore move a database from server to server.",
         )
+    parse(url)
     return MigrationEnds(url, config.database.resolve(), machine_id(config.database.parent), there)
 
 

@@ -48,7 +48,7 @@ def parse(url: str) -> dict[str, Any]:
     except psycopg.ProgrammingError as error:
         why = re.sub(r'"[^"]*"', '"…"', str(error)).strip()
         raise StoreRefused(
-            f"The setting store is not a PostgreSQL URL"
+            f"The store's URL is not a PostgreSQL URL"
             f" ({_wrong_start(url) or _wrong_parameter(url, str(error)) or why}). {_LIKE}"
         ) from None
     if not _PORTS.fullmatch(str(given.get("port") or "")):
@@ -57,7 +57,7 @@ def parse(url: str) -> dict[str, Any]:
         raise StoreRefused(f"The store's URL has a port that is not a number. {hint}")
     if not any(effective(given).get(name) or name in given for name in _PLACES):
         raise StoreRefused(
-            "The setting store names neither a server nor a database,"
+            "The store's URL names neither a server nor a database,"
             f" and neither do PGHOST, PGDATABASE and PGSERVICE. {_LIKE}"
         )
     return given

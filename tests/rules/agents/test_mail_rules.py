@@ -115,6 +115,10 @@ async def test_a_letter_to_one_who_left_is_refused_and_leaves_a_trace(fleet):
     assert checkpoint.created_by == "dispatch-1"
     assert checkpoint.trigger_details.startswith("DeliveryFailure: message to spec-1")
 
+    await fleet.do(AgentDeregister("spec-2", "finished"))
+    with pytest.raises(InvalidState, match="spec-1, spec-2 have left the fleet"):
+        await fleet.do(MessageSend("dispatch-1", ["spec-1", "spec-2"], "Review"))
+
     await fleet.do(AgentRegister("spec-1", "specialist", mission_id=mission.id))
     await fleet.do(MessageSend("dispatch-1", ["spec-1"], "Welcome back"))
     assert [letter.subject for letter in await inbox(fleet, "spec-1")] == ["Welcome back"]
