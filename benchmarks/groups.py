@@ -11,7 +11,7 @@ from .rows import Row
 class Group(NamedTuple):
     """Rows that belong together, with their description and the functions that measure them."""
 
-    says: str
+    description: str
     measured_by: tuple[str, ...]
 
 
@@ -76,4 +76,4 @@ def named(text: str) -> Sequence[str]:
 def explained() -> str:
     """Return a description of each group, one line for each."""
     width = max(map(len, GROUPS))
-    return "\n".join(f"  {name:<{width}}  {group.says}" for name, group in GROUPS.items())
+    return "\n".join(f"  {name:<{width}}  {group.description}" for name, group in GROUPS.items())

@@ -39,7 +39,7 @@ MEASURED = {
     "batch_max": 1,
     "count": 4,
 }
-SAID = {"timeout_ms", "threshold_ms", "sortie_count", "lock_count", "message_count"}
+UNCHANGED_FIELDS = {"timeout_ms", "threshold_ms", "sortie_count", "lock_count", "message_count"}
 # Long lists are shortened.
 SHORT = {
     "settings": 3,
@@ -163,7 +163,7 @@ class _Plain:
             return [self.of(each) for each in value][: SHORT.get(name, 10)]
         if isinstance(value, str):
             return self._text(value, name)
-        if isinstance(value, bool) or value is None or name in SAID:
+        if isinstance(value, bool) or value is None or name in UNCHANGED_FIELDS:
             return value
         return next((like for end, like in MEASURED.items() if name.endswith(end)), value)
 

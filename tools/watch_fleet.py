@@ -39,8 +39,8 @@ class Story:
         self._project = project
         self._client = Fleet(daemon.socket)
 
-    def tell(self) -> None:
-        """Tell the whole story, and set the daemon's clock back to the present."""
+    def play(self) -> None:
+        """Send the whole story, and set the daemon's clock back to the present."""
         self._at(118)
         self._upload()
         self._at(104)

@@ -102,7 +102,7 @@ def main() -> None:
     running = Daemon(home / "run" / "d.sock", home / "daemon.log", command=command)
     try:
         running.start()
-        Story(running, behind, home / "project").tell()
+        Story(running, behind, home / "project").play()
         draw(home)
     finally:
         running.clean_up()

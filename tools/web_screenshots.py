@@ -103,7 +103,7 @@ def main() -> None:
     try:
         with browsers.launched() as browser:
             running.start()
-            WebStory(running, behind, PROJECT).tell()
+            WebStory(running, behind, PROJECT).play()
             with served() as site:
                 draw(browser, site, running.socket)
     except browsers.NotHere as reason:

@@ -65,7 +65,7 @@ def main() -> int:
         interrupted=interrupted,
         outcomes=outcomes,
     )
-    _tell(trial, setting.logs, as_json=asked.json)
+    _write_results(trial, setting.logs, as_json=asked.json)
     if interrupted:
         return INTERRUPTED
     return 1 if any(each.verdict == "void" for each in outcomes) else 0
@@ -101,7 +101,7 @@ def _setting(asked: argparse.Namespace) -> tuple[Setting, str]:
     return setting, version
 
 
-def _tell(trial: Trial, logs: Path, *, as_json: bool) -> None:
+def _write_results(trial: Trial, logs: Path, *, as_json: bool) -> None:
     document = json.dumps(results.document(trial), indent=1)
     (logs / "trial.json").write_text(document + "\n", "utf-8")
     print(document if as_json else results.text(trial))

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..fleet import running
 from ..measure import Operation, Samples, timed
 from ..references import appending
-from .listening import Heard, listening
+from .listening import SubscriberCost, listening
 from .page import Growth, text, write
 from .process import Process
 from .sorties import Mission, mission
@@ -41,7 +41,7 @@ def main() -> int:
     growth = Growth(
         stores=stores,
         missions=missions,
-        heard=subscribers,
+        subscribers=subscribers,
         fsync_ms=beside.p50,
         seconds=time.monotonic() - begun,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
@@ -54,7 +54,7 @@ def main() -> int:
 
 def _one_daemon(
     directory: Path, fsync: Operation, *, quick: bool
-) -> tuple[list[Mission], list[Heard]]:
+) -> tuple[list[Mission], list[SubscriberCost]]:
     """Measure growing numbers of missions and subscribers with one daemon for both."""
     place = directory / "one"
     place.mkdir()

@@ -18,7 +18,7 @@ PATIENCE_S = 120.0
 PIECE = 1 << 16
 
 
-class Heard(msgspec.Struct, frozen=True):
+class SubscriberCost(msgspec.Struct, frozen=True):
     """The cost of so many subscribers; ``delivery_us`` is CPU time, ``each_kb`` is memory.
 
     ``all_ms`` is the time from an event's reply until every subscriber has it, ``append_ms`` the
@@ -54,7 +54,7 @@ class Audience:
             self._lines[client] = 0
             self._selector.register(client, selectors.EVENT_READ)
             client.sendall(line)
-        self.hear(1)  # the reply
+        self.wait_for_lines(1)  # the reply
         return self
 
     def __exit__(
@@ -67,7 +67,7 @@ class Audience:
             client.close()
         self._selector.close()
 
-    def hear(self, lines: int) -> None:
+    def wait_for_lines(self, lines: int) -> None:
         """Read until every client has this many more lines than in previous calls."""
         for client in self._lines:
             self._lines[client] -= lines
@@ -80,7 +80,7 @@ class Audience:
                 self._lines[ready] += ready.recv(PIECE).count(b"\n")
 
 
-def listening(fleet: Fleet, process: Process, number: int) -> Heard:
+def listening(fleet: Fleet, process: Process, number: int) -> SubscriberCost:
     """Append events one by one, each after every subscriber has the previous one."""
     mission = fleet.mission(1)
     process.rest()
@@ -93,14 +93,14 @@ def listening(fleet: Fleet, process: Process, number: int) -> Heard:
     alone_ms = _cpu_of_one(process, append)
     with Audience(fleet.socket, number) as audience:
         append()
-        audience.hear(1)
+        audience.wait_for_lines(1)
         each_kb = (process.rss_mb() - before_mb) * 1_000 / number
         before = process.cpu_ms()
         for _ in range(EVENTS):
             append_ms.times_ms.append(timed(append))
-            all_ms.times_ms.append(timed(lambda: audience.hear(1)))
+            all_ms.times_ms.append(timed(lambda: audience.wait_for_lines(1)))
         delivery_ms = (process.cpu_ms() - before) / EVENTS - alone_ms
-    return Heard(
+    return SubscriberCost(
         subscribers=number,
         all_ms=all_ms.p50,
         all_p95_ms=all_ms.p95,

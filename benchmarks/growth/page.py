@@ -8,7 +8,7 @@ import msgspec
 
 from ..marks import marks, put
 from .asking import Cost
-from .listening import Heard
+from .listening import SubscriberCost
 from .plot import Line, Panel, svg
 from .sorties import Mission
 from .stores import Store
@@ -24,7 +24,7 @@ class Growth(msgspec.Struct, frozen=True):
 
     stores: list[Store]
     missions: list[Mission]
-    heard: list[Heard]
+    subscribers: list[SubscriberCost]
     fsync_ms: float
     seconds: float
     date: str
@@ -52,7 +52,7 @@ def text(growth: Growth) -> str:
             "### A mission of so many sorties",
             _missions(growth.missions),
             "### Subscribers",
-            _subscribers(growth.heard),
+            _subscribers(growth.subscribers),
         ]
     )
 
@@ -106,7 +106,7 @@ def _missions(missions: Sequence[Mission]) -> str:
     return _table(head, rows)
 
 
-def _subscribers(subscribers: Sequence[Heard]) -> str:
+def _subscribers(subscribers: Sequence[SubscriberCost]) -> str:
     head = ["", *(f"{each.subscribers:,}" for each in subscribers)]
     rows = [
         [
@@ -164,8 +164,12 @@ def drawing(growth: Growth) -> str:
                 "subscribers",
                 "ms",
                 [
-                    Line("until all have it", [(h.subscribers, h.all_ms) for h in growth.heard]),
-                    Line("event.append", [(h.subscribers, h.append_ms) for h in growth.heard]),
+                    Line(
+                        "until all have it", [(h.subscribers, h.all_ms) for h in growth.subscribers]
+                    ),
+                    Line(
+                        "event.append", [(h.subscribers, h.append_ms) for h in growth.subscribers]
+                    ),
                 ],
             ),
         ]

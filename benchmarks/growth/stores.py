@@ -50,7 +50,7 @@ def store(directory: Path, missions: int, events: int, fsync: Operation) -> Stor
             costs = {name: cost(fleet, process, ask, fsync) for name, ask in asked}
             used_mb = process.rss_mb()
             with Audience(fleet.socket, READERS, since=0) as audience:
-                audience.hear(events)
+                audience.wait_for_lines(events)
             return Store(
                 missions=missions,
                 events=events,

@@ -24,7 +24,7 @@ from ..references import appending
 from .asking import in_turn, questions
 from .crowd import Crowd, crowd
 from .daemons import alone, far, sharing
-from .hearing import Heard, hearing
+from .hearing import SubscriberLatency, measure_latency
 from .page import Distance, Shared, text, write
 from .spread import ALONE, Spread, select_ms, spread
 
@@ -80,7 +80,7 @@ def _measure(options: argparse.Namespace) -> Shared:
                 runs = 5 if quick else RUNS
                 asked = in_turn({"SQLite": own, "PostgreSQL": one}, fsync, runs)
                 crowds = _crowds(place, server, own, quick=quick)
-                hearings = _hearings(place, server, own, quick=quick)
+                latencies = _latencies(place, server, own, quick=quick)
             distances = _distances(place, server, fsync, quick=quick)
             spreads = _spreads(place, server, quick=quick)
             select = select_ms(server)
@@ -94,7 +94,7 @@ def _measure(options: argparse.Namespace) -> Shared:
         select_ms=select,
         asked=asked,
         crowds=crowds,
-        heard=hearings,
+        heard=latencies,
         distances=distances,
         spreads=spreads,
         seconds=round(time.monotonic() - begun, 1),
@@ -116,12 +116,14 @@ def _crowds(place: Path, server: LocalPostgres, own: Fleet, *, quick: bool) -> l
     return found
 
 
-def _hearings(place: Path, server: LocalPostgres, own: Fleet, *, quick: bool) -> list[Heard]:
+def _latencies(
+    place: Path, server: LocalPostgres, own: Fleet, *, quick: bool
+) -> list[SubscriberLatency]:
     events = 5 if quick else EVENTS
-    found = [hearing("SQLite, the same machine", own, own, events)]
+    found = [measure_latency("SQLite, the same machine", own, own, events)]
     with sharing(place, server, 2) as [here, there]:
-        found.append(hearing("PostgreSQL, the same machine", here, here, events))
-        found.append(hearing("PostgreSQL, another machine", here, there, events))
+        found.append(measure_latency("PostgreSQL, the same machine", here, here, events))
+        found.append(measure_latency("PostgreSQL, another machine", here, there, events))
     return found
 
 

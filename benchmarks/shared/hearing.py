@@ -8,7 +8,7 @@ from ..measure import Samples, timed
 from .asking import DATA
 
 
-class Heard(msgspec.Struct, frozen=True):
+class SubscriberLatency(msgspec.Struct, frozen=True):
     """The times from a request to a subscriber's event, in ms, and to the request's reply."""
 
     where: str
@@ -16,20 +16,20 @@ class Heard(msgspec.Struct, frozen=True):
     answered: Samples
 
 
-def hearing(where: str, tells: Fleet, hears: Fleet, events: int) -> Heard:
+def measure_latency(where: str, sender: Fleet, receiver: Fleet, events: int) -> SubscriberLatency:
     """Append events one by one at one daemon, while a subscriber of another listens."""
-    mission = tells.mission(1)
+    mission = sender.mission(1)
     received, answered = Samples([]), Samples([])
-    since = tells.call("system.status")["position"]
+    since = sender.call("system.status")["position"]
 
     def append() -> None:
-        tells.call("event.append", type="file_read", mission_id=mission, data=DATA)
+        sender.call("event.append", type="file_read", mission_id=mission, data=DATA)
 
-    with Audience(hears.socket, 1, since) as audience:
+    with Audience(receiver.socket, 1, since) as audience:
         append()
-        audience.hear(1)
+        audience.wait_for_lines(1)
         for _ in range(events):
             took = timed(append)
             answered.times_ms.append(took)
-            received.times_ms.append(took + timed(lambda: audience.hear(1)))
-    return Heard(where, received, answered)
+            received.times_ms.append(took + timed(lambda: audience.wait_for_lines(1)))
+    return SubscriberLatency(where, received, answered)

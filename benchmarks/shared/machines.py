@@ -38,7 +38,7 @@ PROCESSES = 4
 SWITCH_S = 0.1
 
 
-class Told(msgspec.Struct, frozen=True):
+class LoadResult(msgspec.Struct, frozen=True):
     """The results of a load of hooks: how many were sent and failed, and the times of others in ms.
 
     A time counts from the moment when the hook was due. So a hook that waits for slow predecessors
@@ -61,7 +61,7 @@ class Machines:
         """Return the process ids."""
         return [process.pid for process in self._processes]
 
-    def load(self, per_s: float, seconds: float, agents: int) -> Told:
+    def load(self, per_s: float, seconds: float, agents: int) -> LoadResult:
         """Let so many agents send hooks, so many a second in total, and wait until they are done.
 
         The agents are the same each time, spread over all machines.
@@ -73,8 +73,8 @@ class Machines:
         results = []
         for process in self._processes:
             assert process.stdout is not None
-            results.append(msgspec.json.decode(process.stdout.readline(), type=Told))
-        return Told(
+            results.append(msgspec.json.decode(process.stdout.readline(), type=LoadResult))
+        return LoadResult(
             hooks=sum(each.hooks for each in results),
             failed=sum(each.failed for each in results),
             times_ms=[took for each in results for took in each.times_ms],
@@ -167,13 +167,13 @@ def _settings(url: str, place: Path) -> Loaded:
 
 async def _load(
     engines: list[Engine], place: Path, per_s: float, seconds: float, agents: int
-) -> Told:
+) -> LoadResult:
     """Send hooks at an even rate, each from the next agent."""
     sessions = itertools.cycle(range(agents))
     times: list[float] = []
     failed = 0
 
-    async def tell(session: int, due: float) -> None:
+    async def send_hook(session: int, due: float) -> None:
         nonlocal failed
         # The first characters, which name the agent, are unique among all machines' sessions.
         name = f"{place.name[-4:]}{session:04}"
@@ -195,8 +195,8 @@ async def _load(
         for number in range(total):
             due = begun + number / per_s
             await trio.sleep(max(0.0, due - time.perf_counter()))
-            nursery.start_soon(tell, next(sessions), due)
-    return Told(total, failed, times)
+            nursery.start_soon(send_hook, next(sessions), due)
+    return LoadResult(total, failed, times)
 
 
 def main() -> None:

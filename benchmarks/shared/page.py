@@ -10,7 +10,7 @@ from ..marks import marks, put
 from ..measure import Samples
 from .asking import Asked
 from .crowd import Crowd
-from .hearing import Heard
+from .hearing import SubscriberLatency
 from .spread import Spread
 
 NAME = "shared"
@@ -37,7 +37,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     select_ms: float
     asked: list[Asked]
     crowds: list[Crowd]
-    heard: list[Heard]
+    heard: list[SubscriberLatency]
     distances: list[Distance]
     spreads: list[Spread]
     seconds: float
@@ -66,7 +66,7 @@ def text(shared: Shared) -> str:
             "#### Many clients, and 1 to 8 daemons",
             _crowds(shared.crowds),
             "#### From sending an event until somebody has it",
-            _hearings(shared.heard),
+            _latencies(shared.heard),
             "#### A server at a distance",
             _distances(shared.distances),
             "#### Hooks of many agents, and a server at a distance",
@@ -135,9 +135,9 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
     return table(head, rows, words=2)
 
 
-def _hearings(hearings: Sequence[Heard]) -> str:
+def _latencies(latencies: Sequence[SubscriberLatency]) -> str:
     head = ["p50 / p95 / p99, ms", "until the subscriber has it", "until its sender is answered"]
-    rows = [[each.where, _times(each.heard), _times(each.answered)] for each in hearings]
+    rows = [[each.where, _times(each.heard), _times(each.answered)] for each in latencies]
     return table(head, rows)
 
 

@@ -30,7 +30,7 @@ EXAMPLES = """\
   fleetctl attention --follow --json"""
 CHANGED = "agent_needs"
 # What was printed about an agent: what it needed, and since when.
-_Told = dict[str, tuple[str, str]]
+_PrintedStates = dict[str, tuple[str, str]]
 
 
 def register(subparsers: Subparsers) -> None:
@@ -126,29 +126,29 @@ def _follow(args: Namespace) -> int:
         page = client.call(EventList(types=[CHANGED], newest=True, limit=1))
         since: int | None = page.events[0].seq if page.events else 0
         epoch: str | None = page.epoch
-        printed = _tell_new(args, client, {})
+        printed = _print_new(args, client, {})
         while True:
             try:
                 following = client.events(
-                    since=since, epoch=epoch, types=[CHANGED], on_link=_tell_link
+                    since=since, epoch=epoch, types=[CHANGED], on_link=_print_link_state
                 )
                 for event in following:
                     since = event.seq
-                    printed = _tell_new(args, client, printed)
+                    printed = _print_new(args, client, printed)
             except StoreReplaced as error:
                 console.warn(f"{error.message} Following from the end of the new log.")
                 since, epoch = None, None
-                printed = _tell_new(args, client, printed)
+                printed = _print_new(args, client, printed)
 
 
-def _tell_link(link: "Link") -> None:
+def _print_link_state(link: "Link") -> None:
     if link.state == "away":
         console.warn("The connection to fleetd ended; waiting until it is back.")
     elif link.state == "back":
         print("fleetd is back.", file=sys.stderr)
 
 
-def _tell_new(args: Namespace, client: Fleet, printed: _Told) -> _Told:
+def _print_new(args: Namespace, client: Fleet, printed: _PrintedStates) -> _PrintedStates:
     """Print agents that newly need a person; return the states that were printed so far."""
     page = client.call(AttentionList(waiting=True))
     around = None if args.json else _around(client, page)

@@ -106,7 +106,7 @@ def _run_uninstall(args: Namespace) -> int:
 
 
 def _show_report(args: Namespace, report: install.InstallReport) -> int:
-    return console.result(args, {**report.told, "notes": report.said}, *report.said)
+    return console.result(args, {**report.data, "notes": report.notes}, *report.notes)
 
 
 def _start(begin: Callable[[], tuple[Running, str]], args: Namespace) -> int:
@@ -135,7 +135,7 @@ def _run_stop(args: Namespace) -> int:
 
 def _run_status(args: Namespace) -> int:
     seen = status.service_status()
-    console.show(args, seen.told(), lambda _: _show(seen))
+    console.show(args, seen.as_dict(), lambda _: _show(seen))
     return 0 if seen.running else 1
 
 

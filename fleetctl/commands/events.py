@@ -153,7 +153,7 @@ def _stream(args: Namespace) -> Iterator[Event]:
         since = _position(fleet, args.since)
         while True:
             try:
-                yield from fleet.events(since=since, **_which(args), on_link=_tell)
+                yield from fleet.events(since=since, **_which(args), on_link=_print_link_state)
             except StoreReplaced as error:
                 console.warn(f"{error.message} Following from the end of the new log.")
                 since = None
@@ -167,7 +167,7 @@ def _position(fleet: Fleet, since: int | str | None) -> int | None:
     return page.events[0].seq - 1 if page.events else page.position
 
 
-def _tell(link: "Link") -> None:
+def _print_link_state(link: "Link") -> None:
     if link.state == "away":
         console.warn("The connection to fleetd ended; waiting until it is back.")
     elif link.state == "back":

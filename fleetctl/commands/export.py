@@ -169,7 +169,7 @@ def _spans(
         agent_of = partial(_agent, client)
         trace = MissionTrace(mission, sorties, agent_of, with_prompts=with_prompts)
         for event in _events(client, mission.id):
-            yield from trace.hear(event)
+            yield from trace.add_event(event)
         yield from trace.finish()
         counts["missions"] += 1
 

@@ -151,12 +151,12 @@ def _run_check(args: Namespace) -> int:
     try:
         return _answer_git(args)
     except (FleetError, OSError) as error:
-        if _tells(args):
-            _say(f"fleetd guard: the commit was not checked: {error}")
+        if _is_reporting_hook(args):
+            _print_stderr(f"fleetd guard: the commit was not checked: {error}")
     return 0
 
 
-def _tells(args: Namespace) -> bool:
+def _is_reporting_hook(args: Namespace) -> bool:
     """Return whether this is the hook that always runs, which reports what stops no commit."""
     return args.message is not None
 
@@ -166,8 +166,8 @@ def _answer_git(args: Namespace) -> int:
     root = _guard(args).root
     verdict = _verdict(root, args.commit)
     if verdict.agent_id is None:
-        if verdict.files and _tells(args):
-            _tell_person(verdict)
+        if verdict.files and _is_reporting_hook(args):
+            _warn_person(verdict)
         return 0
     if verdict.files:
         _refuse(root, verdict)
@@ -177,10 +177,14 @@ def _answer_git(args: Namespace) -> int:
     return BY_AGENT
 
 
-def _tell_person(verdict: CommitVerdict) -> None:
+def _warn_person(verdict: CommitVerdict) -> None:
     if named := this_agent():
-        _say(f"fleetd guard: no agent {named} is active, so this counts as the commit of a person.")
-    _say("fleetd guard: this commit has files that agents work on:", *_listed(verdict.files))
+        _print_stderr(
+            f"fleetd guard: no agent {named} is active, so this counts as the commit of a person."
+        )
+    _print_stderr(
+        "fleetd guard: this commit has files that agents work on:", *_listed(verdict.files)
+    )
 
 
 def _verdict(root: Path, commit: list[str] | None = None) -> CommitVerdict:
@@ -222,7 +226,7 @@ def _refuse(root: Path, verdict: CommitVerdict) -> None:
     names = " ".join(shell_word(f":(top,literal){each.file}") for each in verdict.files[:SHOWN])
     unstage = "git restore --staged" if guard.has_commit(root) else "git rm -q --cached"
     other = verdict.files[0].agent_id
-    _say(
+    _print_stderr(
         "fleetd guard: this commit is refused, since it has files of other agents:",
         *_listed(verdict.files),
         f"Leave them out, then commit again without -a: {unstage} -- {names}",
@@ -251,6 +255,6 @@ def _show(verdict: CommitVerdict) -> None:
     console.lines(_listed(verdict.files))
 
 
-def _say(*lines: str) -> None:
+def _print_stderr(*lines: str) -> None:
     """Print lines on stderr, beside Git's own output."""
     print(*(console.clean(line) for line in lines), sep="\n", file=sys.stderr)

@@ -131,7 +131,7 @@ def _run_status(args: Namespace) -> int:
     tables.table(headers, rows)
     for seen in states:
         _details(seen)
-    hook_status.tell()
+    hook_status.print_notes()
     if console.human_readable() and all(seen.installed == "no" for seen in states):
         print()
         console.flow(
@@ -204,7 +204,9 @@ def _run_doctor(args: Namespace) -> int:
     return console.findings(args, findings)
 
 
-def _live(args: Namespace, states: list[HooksState], hook_status: status.Heard) -> list[Live]:
+def _live(
+    args: Namespace, states: list[HooksState], hook_status: status.DaemonHookStatus
+) -> list[Live]:
     """Return the named agent CLIs, or all, whose hooks are installed or whose events came."""
     installation, place = this_installation(), project(args)
     known = {seen.harness: seen for seen in states}

@@ -79,7 +79,7 @@ def _run_forget(args: Namespace) -> int:
         if not args.yes:
             confirm_or_cancel(f"Forget {what}?", "Nothing was forgotten.")
         forgotten = client.call(MachineForget(machine_id=machine_id))
-    return console.show(args, forgotten, _say)
+    return console.show(args, forgotten, _print_forgotten)
 
 
 def _find(machines: list[MachineLine], wanted: str) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def _find(machines: list[MachineLine], wanted: str) -> tuple[str, str]:
     raise NotFound(f"Machine not found: {wanted}", hint=hint, noun="machine", id=wanted)
 
 
-def _say(forgotten: ForgottenMachine) -> None:
+def _print_forgotten(forgotten: ForgottenMachine) -> None:
     console.line(f"Forgotten: {forgotten.name}")
     if forgotten.lost_agents:
         lost = console.plural(len(forgotten.lost_agents), "agent")

@@ -140,7 +140,7 @@ def run(args: Namespace) -> int:
         notifier = Notifier(
             DueStates(options.reasons, ledger.read()),
             channels,
-            say=_say,
+            log=_print_stderr,
             on_message=on_message,
             keep=ledger.write,
         )
@@ -148,11 +148,11 @@ def run(args: Namespace) -> int:
             await notifier.run()
         finally:
             for each in notifier.outboxes:
-                _say(f"{each.name}: {each.sent} sent, {each.dropped} dropped")
+                _print_stderr(f"{each.name}: {each.sent} sent, {each.dropped} dropped")
 
     if missing:
-        _say(missing)
-    _say(_sends(options))
+        _print_stderr(missing)
+    _print_stderr(_sends(options))
     try:
         trio.run(follow)
     except KeyboardInterrupt:
@@ -198,7 +198,7 @@ def _sends(options: "NotifyOptions") -> str:
     return f"Sends {', '.join(options.reasons)}: to {', '.join(options.described())}"
 
 
-def _say(text: str) -> None:
+def _print_stderr(text: str) -> None:
     print(console.clean(text), file=sys.stderr, flush=True)
 
 
@@ -212,7 +212,7 @@ def run_install(args: Namespace) -> int:
     options.channels()
     report = notify_unit.install(args, options)
     return console.result(
-        args, {**report.told, **_document(options), "notes": report.said}, *report.said
+        args, {**report.data, **_document(options), "notes": report.notes}, *report.notes
     )
 
 
@@ -221,7 +221,7 @@ def run_uninstall(args: Namespace) -> int:
     from ..service import notify_unit
 
     report = notify_unit.uninstall(args)
-    return console.result(args, {**report.told, "notes": report.said}, *report.said)
+    return console.result(args, {**report.data, "notes": report.notes}, *report.notes)
 
 
 def run_status(args: Namespace) -> int:

@@ -188,7 +188,7 @@ class Stage:
         self._running[name] = process
         return process
 
-    def tell(self, agent_id: str, text: str) -> None:
+    def send_input(self, agent_id: str, text: str) -> None:
         """Give an agent its whole input."""
         stdin = self._running[agent_id].stdin
         if stdin is None:

@@ -27,7 +27,7 @@ WIDEST = 96
 NARROWEST = 40
 INDENT = "    "
 
-_TOLD: dict[str, Callable[[dict[str, Any]], str]] = {
+_EVENT_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "mission_created": lambda data: f"created: {data['title']}",
     "mission_completed": lambda _: "completed",
     "agent_registered": lambda data: f"joins as {data['role']}, pid {data['pid']}",
@@ -44,7 +44,7 @@ _TOLD: dict[str, Callable[[dict[str, Any]], str]] = {
         f"checkpoint {data['checkpoint_id']} at {data['progress_percent']}%"
     ),
 }
-FOLLOWED = (*_TOLD, "fleet_recovered")
+FOLLOWED = (*_EVENT_TEXTS, "fleet_recovered")
 
 
 class Narrator:
@@ -60,7 +60,7 @@ class Narrator:
         self.print()
         self.print(self._styled(f"== {title}", "bold"))
 
-    def tell(self, text: str) -> None:
+    def print_paragraph(self, text: str) -> None:
         """Print what happens and why."""
         self.print()
         # A path stays whole, so that it can be copied.
@@ -87,7 +87,7 @@ class Narrator:
 
     def event(self, event: Event) -> None:
         """Print one line about something that happened, if it belongs to the story."""
-        describe = _TOLD.get(event.type)
+        describe = _EVENT_TEXTS.get(event.type)
         if describe is None or str(event.data.get("file", "")).startswith(".git/"):
             return
         # A checkpoint's event names the agent whose work caused it.
@@ -132,7 +132,7 @@ class Tour:
 
     def __init__(self, stage: Stage, narrator: Narrator) -> None:
         self._stage = stage
-        self._tell = narrator.tell
+        self._print_paragraph = narrator.print_paragraph
         self._scene = narrator.scene
         self._narrator = narrator
         self._events: list[Event] = []
@@ -159,13 +159,13 @@ class Tour:
         return list(examine(final))
 
     def _set_the_task(self) -> None:
-        self._tell(
+        self._print_paragraph(
             "Agents forget: a context is compacted, a process dies. fleetd remembers for them. "
             "This demo shows it with real processes in a temporary directory; nothing of yours "
             "is touched."
         )
         self._scene("The task")
-        self._tell(
+        self._print_paragraph(
             f"A scratch git repository holds a small library, {project.PACKAGE}: "
             f"{len(project.PIECES)} modules whose functions are missing, with unit tests that fail."
         )
@@ -181,14 +181,14 @@ class Tour:
     def _start_daemon(self) -> None:
         self._scene("The daemon")
         pid = self._stage.start_daemon()
-        self._tell(
+        self._print_paragraph(
             f"fleetd runs (pid {pid}). It remembers missions, locks, mail and events in one SQLite "
             "database, so that no agent has to."
         )
 
     def _work(self, client: EventFollower) -> None:
         self._scene("The work")
-        self._tell(
+        self._print_paragraph(
             "Three processes start. The dispatch plans the mission and hands out its sorties; two "
             "specialists lock files, edit, test and commit. This is the event log as it grows:"
         )
@@ -246,9 +246,9 @@ class Tour:
 
     def _look(self) -> None:
         self._scene("The operator looks")
-        self._tell(f"{FIRST} waits for {SECOND}, which is in the middle of a file.")
+        self._print_paragraph(f"{FIRST} waits for {SECOND}, which is in the middle of a file.")
         self._fleetctl("status")
-        self._tell(
+        self._print_paragraph(
             "fleetd takes a checkpoint at each quarter, in the transaction that reaches it: "
             "sorties, locks, unread mail and what it takes to go on."
         )
@@ -257,7 +257,7 @@ class Tour:
     def _lose_one(self, client: EventFollower) -> None:
         self._scene("The loss")
         pid = self._stage.kill(SECOND)
-        self._tell(
+        self._print_paragraph(
             f"{SECOND} (pid {pid}) is killed with SIGKILL. Nobody said goodbye: its lock is "
             "orphaned, its file breaks off in the middle of a line, and its mail is unread. "
             "fleetd watches the processes of its agents, and keeps the state:"
@@ -277,17 +277,19 @@ class Tour:
 
     def _resume(self) -> None:
         self._scene("The recovery")
-        self._tell(
+        self._print_paragraph(
             f"A new agent, {SUCCESSOR}, is to take over. --scope agent leaves the others alone. "
             "First without changing anything:"
         )
         self._fleetctl("resume", "--dry-run", *HEIR)
-        self._tell("That is right. Now for real; the text at the end is for the new agent.")
+        self._print_paragraph(
+            "That is right. Now for real; the text at the end is for the new agent."
+        )
         printed = self._fleetctl("resume", "--yes", *HEIR)
         self._prompt = printed.partition(PROMPT_BEGINS)[2]
 
     def _fence(self) -> None:
-        self._tell(
+        self._print_paragraph(
             "Should the killed agent come back, its fencing token is no longer valid: a program "
             "that guards the file refuses it."
         )
@@ -308,13 +310,13 @@ class Tour:
 
     def _finish(self, client: EventFollower) -> None:
         self._scene("The successor")
-        self._tell(
+        self._print_paragraph(
             f"{SUCCESSOR} is a new process. It gets the briefing on stdin and nothing else: "
             "from it, it learns its sorties, its lock, its mail and which file is half written."
         )
         self._narrator.print()
         self._stage.start_agent("successor", SUCCESSOR)
-        self._stage.tell(SUCCESSOR, self._prompt)
+        self._stage.send_input(SUCCESSOR, self._prompt)
         self._until(client, lambda e: e.type == "mission_completed", "for the mission to end")
         for name in (FIRST, SUCCESSOR, DISPATCH):
             if status := self._stage.leave(name):
@@ -346,10 +348,10 @@ def run(args: Namespace) -> int:
         verdicts = _broken_off(error)
     else:
         if args.keep:
-            narrator.tell(f"The directory stays: {stage.directory}")
+            narrator.print_paragraph(f"The directory stays: {stage.directory}")
     seconds = time.monotonic() - began
     failed = sum(not verdict.ok for verdict in verdicts)
-    narrator.tell(
+    narrator.print_paragraph(
         f"{len(verdicts) - failed} of {len(verdicts)} checks are ok, after {seconds:.1f} s."
     )
     if args.json:
@@ -365,7 +367,7 @@ def _play(stage: Stage, narrator: Narrator) -> list[Verdict]:
         verdicts = _broken_off(error)
     narrator.show_verdicts(verdicts)
     if not all(verdict.ok for verdict in verdicts):
-        narrator.tell("The last lines that fleetd and the agents logged:")
+        narrator.print_paragraph("The last lines that fleetd and the agents logged:")
         narrator.log(stage.log_tail())
     return verdicts
 

@@ -134,7 +134,7 @@ class _Agent:
 
 
 class MissionTrace:
-    """The spans of one mission: ``hear`` takes its events in order, ``finish`` ends the spans."""
+    """The spans of one mission: ``add_event`` takes its events in order, ``finish`` ends them."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class MissionTrace:
         self._start_ms = to_ms(mission.started_at or mission.created_at)
         self._last_ms = self._start_ms
 
-    def hear(self, event: "Event") -> Iterator[Span]:
+    def add_event(self, event: "Event") -> Iterator[Span]:
         """Add the next event; yields spans that can no longer change."""
         # Events that fleetd writes by itself, such as a checkpoint's file, do not extend spans.
         if not (event_type(event.type).activity or event.type in _KEPT):

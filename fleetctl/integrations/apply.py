@@ -129,10 +129,10 @@ def apply(args: Namespace, harnesses: Sequence[Harness], operation: Operation) -
         console.print_json([_as_json(each, dry_run=args.dry_run) for each in outcomes])
     else:
         for outcome in outcomes:
-            _tell(outcome, operation, dry_run=args.dry_run)
+            _print_outcome(outcome, operation, dry_run=args.dry_run)
         if args.dry_run:
             console.line("[DRY RUN] Nothing was written.")
-        _tell_todo([each.pending for each in outcomes if each.pending])
+        _print_todo([each.pending for each in outcomes if each.pending])
     return 1 if any(each.error for each in outcomes) else 0
 
 
@@ -183,7 +183,7 @@ def _show_diff(changes: Sequence[PlannedChange], stream: TextIO) -> None:
         print(file=stream)
 
 
-def _tell_todo(changes: Sequence[PlannedChange]) -> None:
+def _print_todo(changes: Sequence[PlannedChange]) -> None:
     """Print the steps that only the user can do."""
     todo = [(each.harness.name, step) for each in changes for step in each.todo]
     if todo:
@@ -192,7 +192,7 @@ def _tell_todo(changes: Sequence[PlannedChange]) -> None:
         console.flow(f"  {name}: ", step, style="yellow")
 
 
-def _tell(outcome: ChangeOutcome, operation: Operation, *, dry_run: bool) -> None:
+def _print_outcome(outcome: ChangeOutcome, operation: Operation, *, dry_run: bool) -> None:
     name, change = outcome.harness.name, outcome.change
     if outcome.error:
         sys.stdout.flush()
@@ -218,7 +218,7 @@ def _as_json(outcome: ChangeOutcome, *, dry_run: bool) -> dict[str, Any]:
             "events": change.events,
             "diff": "\n".join(change.diff()),
             "copy": str(outcome.copy) if outcome.copy else None,
-            "notes": change.told,
+            "notes": change.all_notes,
         }
     if error := outcome.error:
         document["error"] = {"message": error.message, **error.data()}

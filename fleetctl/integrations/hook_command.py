@@ -92,8 +92,8 @@ class Installation(NamedTuple):
 def this_installation() -> Installation:
     """Return the parts of a command of this installation; raises InvalidState."""
     # The hook reads no configuration: the command must name a socket that is not the default.
-    untold = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
-    socket = configured_socket(untold)
+    without_socket = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
+    socket = configured_socket(without_socket)
     assignments = "" if socket is None else f"FLEET_SOCKET={quoted(str(socket))} "
     in_c = client().with_name("_hook_client")
     compiled = str(in_c) if runs(in_c) else ""

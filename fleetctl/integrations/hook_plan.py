@@ -44,7 +44,7 @@ class PlannedChange(NamedTuple):
     launcher: str = ""
 
     @property
-    def told(self) -> list[str]:
+    def all_notes(self) -> list[str]:
         """Return everything that the user has to know, the most urgent last."""
         return [*self.remarks, *self.notes, *self.todo]
 

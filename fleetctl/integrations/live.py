@@ -38,7 +38,7 @@ class Live:
         project: Path | None,
     ) -> None:
         self.name = name
-        self.heard = status
+        self.status = status
         self._seen = seen if seen is not None and seen.installed != "no" else None
         self._installation = installation
         self._project = project
@@ -52,15 +52,15 @@ class Live:
         if self._seen is not None and harness is not None and self._seen.installed != "unknown":
             yield self._settings(harness, self._seen)
         # A sender that is not an agent CLI has no program to ask for its version.
-        if harness is not None and (self._seen is not None or self.heard is not None):
+        if harness is not None and (self._seen is not None or self.status is not None):
             yield self._versions()
-        if self.heard is not None:
-            yield self._sessions(self.heard)
-            yield from self._unknown(self.heard.unknown)
+        if self.status is not None:
+            yield self._sessions(self.status)
+            yield from self._unknown(self.status.unknown)
 
     def document(self) -> dict[str, Any]:
         """Return everything as a document for programs."""
-        status = self.heard
+        status = self.status
         return {
             "harness": self.name,
             "version": self.version,
@@ -76,10 +76,10 @@ class Live:
 
     def show(self) -> None:
         """Print the last event of each kind."""
-        if self.heard is None or not self.heard.events:
+        if self.status is None or not self.status.events:
             return
         console.heading(" ".join(filter(None, (self.name, self.version))))
-        rows = [(_name(e.event), e.last_at, str(e.count)) for e in self.heard.events]
+        rows = [(_name(e.event), e.last_at, str(e.count)) for e in self.status.events]
         tables.table(COLUMNS, rows)
 
     def _finding(self, check: str, detail: str, *, ok: bool = True, note: bool = False) -> Finding:
@@ -105,7 +105,7 @@ class Live:
 
     def _versions(self) -> Finding:
         """Compare the version that runs now with that of the last events."""
-        before = self.heard.version if self.heard else None
+        before = self.status.version if self.status else None
         if self.version is None:
             why = "prints no version" if self._executable else "is not on the PATH"
             detail = f"{self.name} {why}" + (

@@ -34,7 +34,7 @@ COLUMNS = (
 )
 
 
-class Heard(NamedTuple):
+class DaemonHookStatus(NamedTuple):
     """What the daemon received, by harness; ``complaint`` says why it could not be asked.
 
     ``away`` is set if no daemon runs: hooks then write their payloads to the spool.
@@ -62,7 +62,7 @@ class Heard(NamedTuple):
         times = (_ms(found.p50_ms), _ms(found.p95_ms))
         return (found.last_event or "", found.last_event_at or "", str(found.deliveries), *times)
 
-    def tell(self) -> None:
+    def print_notes(self) -> None:
         """Print what there is to say besides the table."""
         if self.complaint:
             complaint = self.complaint.removesuffix(".")
@@ -89,18 +89,18 @@ def _ms(value: float | None) -> str:
     return "" if value is None else f"{value:.0f} ms"
 
 
-def ask() -> Heard:
+def ask() -> DaemonHookStatus:
     """Ask the daemon; the result reports one that is away, hangs, or is too old."""
     try:
         with Fleet() as client:
             status = client.call(HookStatusGet())
     except Unavailable as error:
-        return Heard(complaint=error.message, away=True)
+        return DaemonHookStatus(complaint=error.message, away=True)
     except TooSlow as error:
-        return Heard(complaint=f"{error.message} Read its log, or restart it.")
+        return DaemonHookStatus(complaint=f"{error.message} Read its log, or restart it.")
     except MethodNotFound:
-        return Heard(complaint="fleetd is of an older version; restart it.")
-    return Heard(status.harnesses, status.spool)
+        return DaemonHookStatus(complaint="fleetd is of an older version; restart it.")
+    return DaemonHookStatus(status.harnesses, status.spool)
 
 
 @dataclass

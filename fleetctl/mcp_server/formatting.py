@@ -227,7 +227,7 @@ _AWAY = (
 _FOR_OTHERS = ("fleetctl", "rpc.")
 
 
-def told(error: FleetError) -> str:
+def error_line(error: FleetError) -> str:
     """Return the text of a tool's error on one line, even if it quotes text from others."""
     return clean(_error_text(error))
 

@@ -15,7 +15,7 @@ from fleetd.protocol.errors import InvalidParams
 
 A = TypeVar("A", bound="Arguments")
 
-_TOLD = ("type", "enum", "items", "description", "minimum", "maximum")
+_KEPT_KEYS = ("type", "enum", "items", "description", "minimum", "maximum")
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -34,7 +34,7 @@ def _brief(subschema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in subschema:  # a value or null: omitting the argument means the same
         whole = next(each for each in subschema["anyOf"] if each.get("type") != "null")
         return _brief({**whole, **{k: v for k, v in subschema.items() if k != "anyOf"}}, known)
-    brief = {key: subschema[key] for key in _TOLD if key in subschema}
+    brief = {key: subschema[key] for key in _KEPT_KEYS if key in subschema}
     if "enum" in brief:
         brief["type"] = "string"  # not every model accepts an enum without a type
     if "items" in brief:

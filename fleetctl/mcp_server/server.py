@@ -115,7 +115,7 @@ class Notifications:
         """Follow the event log forever, once a client listens."""
         await self._wanted.wait()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tell)
+            tasks.start_soon(self._publish_changes)
             while True:
                 try:
                     async with AsyncFleet() as fleet, fleet.events() as events:
@@ -127,7 +127,7 @@ class Notifications:
                     log.info("The event log cannot be followed now: %s", error.message)
                 await anyio.sleep(AWAY_S)
 
-    async def _tell(self) -> None:
+    async def _publish_changes(self) -> None:
         while True:
             await self._happened.wait()
             await anyio.sleep(TOGETHER_S)
@@ -186,12 +186,12 @@ class McpServer:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:80]}.")
         await self._meet(ctx)
         try:
-            return _says(await tool.call(self._session, params.arguments))
+            return _text_result(await tool.call(self._session, params.arguments))
         except FleetError as error:
-            return _says(formatting.told(error), wrong=True)
+            return _text_result(formatting.error_line(error), wrong=True)
         except Exception:
             log.exception("%s failed", tool.name)
-            return _says(
+            return _text_result(
                 f"{tool.name} failed: a bug in fleetctl mcp. Its log has the details.", wrong=True
             )
 
@@ -243,7 +243,7 @@ class McpServer:
             return fit(await resources.read(self._session, uri))
         except FleetError as error:
             code = INVALID_PARAMS if error.kind == "not_found" else INTERNAL_ERROR
-            raise MCPError(code, formatting.told(error), {"kind": error.kind}) from error
+            raise MCPError(code, formatting.error_line(error), {"kind": error.kind}) from error
 
     async def _meet(self, ctx: Any) -> None:
         """Learn who the client is and, the first time, where it works."""
@@ -271,7 +271,7 @@ class McpServer:
         self._session.place([str(root.uri) for root in roots.roots])
 
 
-def _says(text: str, *, wrong: bool = False) -> types.CallToolResult:
+def _text_result(text: str, *, wrong: bool = False) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=fit(text))], is_error=wrong)
 
 

@@ -83,7 +83,7 @@ class DueStates:
         return "finished" not in self._reasons
 
     @property
-    def told(self) -> list[Key]:
+    def reported(self) -> list[Key]:
         """Return the reported states, the latest last."""
         return [*self._reported]
 

@@ -46,13 +46,13 @@ class Channel(Protocol):
 
 
 class Outbox:
-    """The messages of one channel; ``say`` takes a line for the log."""
+    """The messages of one channel; ``log`` takes a line for the log."""
 
-    def __init__(self, channel: Channel, say: Callable[[str], None]) -> None:
+    def __init__(self, channel: Channel, log: Callable[[str], None]) -> None:
         self.sent = 0
         self.dropped = 0
         self._channel = channel
-        self._say = say
+        self._log = log
         self._waiting: deque[tuple[Message, float]] = deque()
         self._more = trio.Event()
 
@@ -87,7 +87,7 @@ class Outbox:
                 self._drop(message, str(failed))
                 return
             if pause == FIRST_PAUSE_S:
-                self._say(f"{self.name}: not sent, retrying: {failed}")
+                self._log(f"{self.name}: not sent, retrying: {failed}")
             await trio.sleep_until(min(trio.current_time() + pause, until))
             pause = min(2 * pause, LONGEST_PAUSE_S)
         self._drop(message, "it could not be sent for 10 minutes")
@@ -95,7 +95,7 @@ class Outbox:
     def _drop(self, message: Message, why: str) -> None:
         self.dropped += 1
         what = f"{message.agent} ({message.needs})"
-        self._say(f"{self.name}: dropped the message about {what}, {self.dropped} so far: {why}")
+        self._log(f"{self.name}: dropped the message about {what}, {self.dropped} so far: {why}")
 
 
 async def try_once(channel: Channel, message: Message) -> Undelivered | None:

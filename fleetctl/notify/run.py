@@ -36,7 +36,7 @@ FINAL = (Denied, Incompatible, InvalidParams, MethodNotFound)
 class Notifier:
     """Reports what agents need over channels, until it is cancelled.
 
-    ``say`` takes lines for the log, ``on_message`` each message when it is handed out, ``keep`` the
+    ``log`` takes lines for the log, ``on_message`` each message when it is handed out, ``keep`` the
     reported states.
     """
 
@@ -45,19 +45,19 @@ class Notifier:
         due: DueStates,
         channels: Sequence[Channel],
         *,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         on_message: Callable[[Message], None],
         keep: Callable[[list[Key]], object],
     ) -> None:
-        self.outboxes = [Outbox(each, say) for each in channels]
+        self.outboxes = [Outbox(each, log) for each in channels]
         self._due = due
-        self._say = say
+        self._log = log
         self._on_message = on_message
         self._keep = keep
         # Agents that changed since they were read; None means all of them.
         self._changed: set[str | None] = set()
         self._wake_reader = trio.Event()
-        self._wake_teller = trio.Event()
+        self._wake_reporter = trio.Event()
         self._away = False
 
     async def run(self) -> None:
@@ -66,7 +66,7 @@ class Notifier:
             async with trio.open_nursery() as nursery:
                 for outbox in self.outboxes:
                     nursery.start_soon(outbox.run)
-                nursery.start_soon(self._tell)
+                nursery.start_soon(self._report_due)
                 nursery.start_soon(self._follow)
                 with trio.open_signal_receiver(signal.SIGTERM) as signals:
                     await anext(aiter(signals))
@@ -74,7 +74,7 @@ class Notifier:
         except BaseExceptionGroup as group:
             raise _first(group) from None
 
-    async def _tell(self) -> None:
+    async def _report_due(self) -> None:
         """Put each state that is due into every outbox, without waiting for any channel."""
         while True:
             states = self._due.take_due(trio.current_time())
@@ -83,10 +83,10 @@ class Notifier:
                     outbox.put(message)
                 self._on_message(message)
             if states:
-                await trio.to_thread.run_sync(self._keep, self._due.told)
-            self._wake_teller = trio.Event()
+                await trio.to_thread.run_sync(self._keep, self._due.reported)
+            self._wake_reporter = trio.Event()
             with trio.move_on_at(self._due.next_due()):
-                await self._wake_teller.wait()
+                await self._wake_reporter.wait()
 
     async def _follow(self) -> None:
         """Follow the daemon over its restarts, and from one store to another."""
@@ -123,7 +123,7 @@ class Notifier:
     def _on_away(self, error: FleetError) -> None:
         if not self._away:
             known = error.message.startswith(AWAY)
-            self._say(f"{AWAY}; retrying" + ("." if known else f": {error.message}"))
+            self._log(f"{AWAY}; retrying" + ("." if known else f": {error.message}"))
         self._away = True
 
     async def _read(self, fleet: AsyncFleet) -> None:
@@ -146,7 +146,7 @@ class Notifier:
                 hint="Restart it with: fleetctl daemon restart",
             ) from error
         if self._away:
-            self._say("fleetd answers again.")
+            self._log("fleetd answers again.")
         self._away = False
         now, wall_ms = trio.current_time(), time.time_ns() // 1_000_000
         observe = partial(self._due.observe, now=now, wall_ms=wall_ms)
@@ -160,7 +160,7 @@ class Notifier:
             # It needs nothing any more, or is a subagent, whose needs belong to the agent of its
             # session.
             await self._read_agents(fleet, None)
-        self._wake_teller.set()
+        self._wake_reporter.set()
 
 
 def _is_final(error: FleetError) -> bool:

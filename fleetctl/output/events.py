@@ -54,7 +54,7 @@ _COUNTED = {
     "messages_requeued": "message",
 }
 # Values that are nearly always the same.
-_NOT_WORTH_TELLING = (("errors", 0), ("purpose", "edit"))
+_OMITTED_VALUES = (("errors", 0), ("purpose", "edit"))
 _INSTEAD = {"command": "a command", "tool": "a tool", "name": "A tool", "file": "a file"}
 _WORDS = 300
 # How many files and titles a sentence about several events names.
@@ -135,7 +135,7 @@ class _EventFields:
     def _text(self, name: str, value: object) -> str:
         if isinstance(value, list):
             return ", ".join(map(str, value))
-        if isinstance(value, dict) or (name, value) in _NOT_WORTH_TELLING or value is None:
+        if isinstance(value, dict) or (name, value) in _OMITTED_VALUES or value is None:
             return ""
         if name in _COUNTED:
             return plural(value, _COUNTED[name]) if isinstance(value, int) else ""

@@ -1,7 +1,7 @@
 """A report as a document: titles, lines and blocks, the same for Markdown and HTML.
 
-Text from others is ``Said`` or a ``Block``. Both forms show it as such, so that it never becomes
-markup. All other text is fleetctl's own.
+Text from others is ``UntrustedText`` or a ``Block``. Both forms show it as such, so that it never
+becomes markup. All other text is fleetctl's own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ _KINDS = {
 _UNKNOWN = "not recorded"
 
 
-class Said(NamedTuple):
+class UntrustedText(NamedTuple):
     """Text from others inside a line; ``shown`` is one line without control characters."""
 
     text: str
@@ -55,7 +55,7 @@ class Said(NamedTuple):
 class Line(NamedTuple):
     """One line of a list."""
 
-    parts: tuple["str | Said", ...]
+    parts: tuple["str | UntrustedText", ...]
 
 
 class Block(NamedTuple):
@@ -80,7 +80,7 @@ class Section(NamedTuple):
 class Document(NamedTuple):
     """A whole report; a form with pictures draws the timeline after the facts."""
 
-    title: tuple[str | Said, ...]
+    title: tuple[str | UntrustedText, ...]
     facts: list[Line]
     sections: list[Section]
 
@@ -122,27 +122,31 @@ def moment(at: str | None) -> str:
     return at[:16].replace("T", " ") if at else "?"
 
 
-def _line(*parts: str | Said) -> Line:
+def _line(*parts: str | UntrustedText) -> Line:
     return Line(tuple(part for part in parts if part))
 
 
-def _title(report: "Report", *, with_prompts: bool) -> tuple[str | Said, ...]:
+def _title(report: "Report", *, with_prompts: bool) -> tuple[str | UntrustedText, ...]:
     if report.mission is not None:
-        return "Report of the mission ", Said(title_of(report.mission, with_prompts=with_prompts))
-    return "Report of the agent ", Said(report.agent.id if report.agent else "?")
+        return "Report of the mission ", UntrustedText(
+            title_of(report.mission, with_prompts=with_prompts)
+        )
+    return "Report of the agent ", UntrustedText(report.agent.id if report.agent else "?")
 
 
 def _facts(report: "Report", *, with_prompts: bool) -> list[Line]:
     lines = [_line(f"Made {moment(report.generated_at)}; all times are in UTC")]
     if report.mission is not None:
-        lines.append(_line("Mission ", Said(report.mission.id), f", {_state(report.mission)}"))
+        lines.append(
+            _line("Mission ", UntrustedText(report.mission.id), f", {_state(report.mission)}")
+        )
     else:
         lines += [
             _line(
                 "Mission ",
-                Said(title_of(each, with_prompts=with_prompts)),
+                UntrustedText(title_of(each, with_prompts=with_prompts)),
                 " (",
-                Said(each.id),
+                UntrustedText(each.id),
                 f"), {_state(each)}",
             )
             for each in report.missions
@@ -175,17 +179,17 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _agent_parts(agent: "Agent") -> Iterator[str | Said]:
-    yield Said(agent.id)
+def _agent_parts(agent: "Agent") -> Iterator[str | UntrustedText]:
+    yield UntrustedText(agent.id)
     details = [agent.role, *([agent.harness] if agent.harness else []), agent.status]
     yield ": "
-    yield Said(", ".join(details))
+    yield UntrustedText(", ".join(details))
 
 
 def _asked(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.asked:
-        to = (" to ", Said(each.agent_id)) if each.agent_id else ()
+        to = (" to ", UntrustedText(each.agent_id)) if each.agent_id else ()
         content += [_line(moment(each.at), *to), Block(each.text)]
     return Section("Asked", [*content, *_more(report.omitted.asked, "earlier prompt")])
 
@@ -197,9 +201,9 @@ def _planned(report: "Report") -> Section:
 
 
 def _sortie(sortie: "ReportSortie") -> Line:
-    parts: list[str | Said] = [f"{_words(sortie.status)}: ", Said(sortie.title)]
+    parts: list[str | UntrustedText] = [f"{_words(sortie.status)}: ", UntrustedText(sortie.title)]
     if sortie.assigned_to:
-        parts += [", by ", Said(sortie.assigned_to)]
+        parts += [", by ", UntrustedText(sortie.assigned_to)]
     if sortie.status not in CLOSED_SORTIE and sortie.progress:
         parts.append(f", {sortie.progress}%")
     if sortie.started_at:
@@ -207,14 +211,14 @@ def _sortie(sortie: "ReportSortie") -> Line:
         parts.append(f", {moment(sortie.started_at)} to {until}")
     remark = sortie.blocked_reason or sortie.result or sortie.progress_notes
     if remark:
-        parts += [" — ", Said(remark)]
+        parts += [" — ", UntrustedText(remark)]
     return _line(*parts)
 
 
 def _files(report: "Report") -> Section:
     content: list[Line | Block] = [
         _line(
-            Said(each.file),
+            UntrustedText(each.file),
             f", {plural(each.changes, 'change')}, by ",
             *_names(each.agents),
             f", last {moment(each.last_at)}",
@@ -225,19 +229,21 @@ def _files(report: "Report") -> Section:
     return Section("Files", [*content, *more], "No change of a file is recorded.")
 
 
-def _names(names: Iterable[str]) -> Iterator[str | Said]:
+def _names(names: Iterable[str]) -> Iterator[str | UntrustedText]:
     for number, name in enumerate(names):
         if number:
             yield ", "
-        yield Said(name)
+        yield UntrustedText(name)
 
 
 def _commits(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.commits:
-        attribution: tuple[str | Said, ...] = (" ", Said(each.agent_id)) if each.agent_id else ()
+        attribution: tuple[str | UntrustedText, ...] = (
+            (" ", UntrustedText(each.agent_id)) if each.agent_id else ()
+        )
         result = f", {each.result}: " if each.result else ": "
-        content.append(_line(moment(each.at), *attribution, result, Said(each.command)))
+        content.append(_line(moment(each.at), *attribution, result, UntrustedText(each.command)))
     more = _more(report.omitted.commits, "earlier commit")
     return Section("Commits", [*content, *more], "No git commit of an agent is recorded.")
 
@@ -255,10 +261,14 @@ def _command(command: "ReportCommand") -> Line:
     ]
     counted = ", ".join(filter(None, known))
     runs = f" ({plural(command.runs, 'run')}{f': {counted}' if counted else ''})"
-    parts: list[str | Said] = [f"{command.result or _UNKNOWN}: ", Said(command.command), runs]
+    parts: list[str | UntrustedText] = [
+        f"{command.result or _UNKNOWN}: ",
+        UntrustedText(command.command),
+        runs,
+    ]
     if command.result == "FAIL" and command.error:
         end = clean(command.error)[-_ERROR_CHARS:]
-        parts += [", the output ends ", Said(end)]
+        parts += [", the output ends ", UntrustedText(end)]
     return _line(*parts)
 
 
@@ -269,31 +279,41 @@ def _decided(report: "Report") -> Section:
 
 
 def _note(note: "Note") -> Line:
-    attribution: tuple[str | Said, ...] = (" by a person",) if note.origin == "person" else ()
+    attribution: tuple[str | UntrustedText, ...] = (
+        (" by a person",) if note.origin == "person" else ()
+    )
     if note.agent_id:
         attribution = (
             " in the session of " if note.origin == "fact" else " by ",
-            Said(note.agent_id),
+            UntrustedText(note.agent_id),
         )
-    parts: list[str | Said] = [_KINDS.get(note.kind, "Noted"), *attribution, ": ", Said(note.text)]
+    parts: list[str | UntrustedText] = [
+        _KINDS.get(note.kind, "Noted"),
+        *attribution,
+        ": ",
+        UntrustedText(note.text),
+    ]
     if note.because:
-        parts += [", because ", Said(note.because)]
+        parts += [", because ", UntrustedText(note.because)]
     if note.path:
-        parts += [" [", Said(note.path), "]"]
+        parts += [" [", UntrustedText(note.path), "]"]
     if note.withdrawn_at:
-        parts += [" — withdrawn: ", Said(note.withdrawn_reason or "?")]
+        parts += [" — withdrawn: ", UntrustedText(note.withdrawn_reason or "?")]
     return _line(*parts)
 
 
 def _left_open(report: "Report") -> Section:
     left = report.left_open
     content: list[Line | Block] = [
-        *(_line("Next: ", Said(each)) for each in left.next_steps),
-        *(_line("Blocked: ", Said(each)) for each in left.blockers),
-        *(_line("Locked by ", Said(each.held_by), ": ", Said(each.file)) for each in left.locks),
-        *(_line("Changed by several agents: ", Said(each)) for each in left.conflicts),
+        *(_line("Next: ", UntrustedText(each)) for each in left.next_steps),
+        *(_line("Blocked: ", UntrustedText(each)) for each in left.blockers),
         *(
-            _line("Needs a person: ", Said(each.agent_id), f", {_words(each.agent.needs)}")
+            _line("Locked by ", UntrustedText(each.held_by), ": ", UntrustedText(each.file))
+            for each in left.locks
+        ),
+        *(_line("Changed by several agents: ", UntrustedText(each)) for each in left.conflicts),
+        *(
+            _line("Needs a person: ", UntrustedText(each.agent_id), f", {_words(each.agent.needs)}")
             for each in report.agents
             if each.agent is not None and each.agent.needs
         ),
@@ -301,7 +321,7 @@ def _left_open(report: "Report") -> Section:
     over = not any(each.status in OPEN_MISSION for each in report.missions)
     undone = [each for each in report.planned if each.status not in CLOSED_SORTIE]
     if over and undone:
-        content += [_line("Not done: ", Said(each.title)) for each in undone]
+        content += [_line("Not done: ", UntrustedText(each.title)) for each in undone]
     return Section("Left open", content, "Nothing.")
 
 
@@ -316,7 +336,7 @@ def _compactions(report: "Report") -> Section:
         content.append(
             _line(
                 f"{plural(number, 'checkpoint')}, the newest ",
-                Said(newest.id),
+                UntrustedText(newest.id),
                 f" of {moment(newest.timestamp)} at {newest.progress_percent}%",
             )
         )
@@ -331,16 +351,18 @@ def _compaction(effect: "CompactionEffect") -> Line:
     )
     return _line(
         f"{moment(effect.at)} compaction of ",
-        Said(effect.agent_id),
+        UntrustedText(effect.agent_id),
         f", {briefed}; then {plural(effect.calls, 'tool call')}",
     )
 
 
 def _recovery(recovery: "Recovery") -> Line:
-    whom: tuple[str | Said, ...] = (" for ", Said(recovery.agent_id)) if recovery.agent_id else ()
+    whom: tuple[str | UntrustedText, ...] = (
+        (" for ", UntrustedText(recovery.agent_id)) if recovery.agent_id else ()
+    )
     return _line(
         f"{moment(recovery.created_at)} recovery from ",
-        Said(recovery.checkpoint_id),
+        UntrustedText(recovery.checkpoint_id),
         *whom,
         f", {recovery.state}",
     )
@@ -349,9 +371,11 @@ def _recovery(recovery: "Recovery") -> Line:
 def _errors(report: "Report") -> Section:
     content: list[Line | Block] = []
     for each in report.errors:
-        attribution = (" ", Said(each.agent_id)) if each.agent_id else ()
-        message = (" — ", Said(clean(each.message)[:_ERROR_CHARS])) if each.message else ()
-        content.append(_line(moment(each.at), *attribution, ": ", Said(each.name), *message))
+        attribution = (" ", UntrustedText(each.agent_id)) if each.agent_id else ()
+        message = (" — ", UntrustedText(clean(each.message)[:_ERROR_CHARS])) if each.message else ()
+        content.append(
+            _line(moment(each.at), *attribution, ": ", UntrustedText(each.name), *message)
+        )
     more = _more(report.omitted.errors, "earlier error")
     return Section("Errors", [*content, *more], "None is recorded.")
 
@@ -371,7 +395,11 @@ def _time(report: "Report", *, with_prompts: bool) -> Section:
 
 
 def _agent(part: "ReportAgent") -> Line:
-    parts = tuple(_agent_parts(part.agent)) if part.agent is not None else (Said(part.agent_id),)
+    parts = (
+        tuple(_agent_parts(part.agent))
+        if part.agent is not None
+        else (UntrustedText(part.agent_id),)
+    )
     return _line(
         *parts,
         f"; {times.span(part.active_ms)} at work, {plural(part.calls, 'tool call')},"
@@ -382,13 +410,13 @@ def _agent(part: "ReportAgent") -> Line:
 def _tokens(usage: list[UsageRow]) -> Section:
     content: list[Line | Block] = [
         _line(
-            Said(each.name),
+            UntrustedText(each.name),
             f": {each.input:,} input, {each.output:,} output, {each.cache_read:,} read from the"
             f" cache, {each.cache_write:,} written to it, {each.reasoning:,} reasoning",
             f"; {each.cost}" if each.cost else "",
         )
         if each.known
-        else _line(Said(each.name), ": not known")
+        else _line(UntrustedText(each.name), ": not known")
         for each in usage
     ]
     return Section("Tokens", content, "No transcript has tokens.")

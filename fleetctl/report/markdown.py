@@ -6,7 +6,7 @@ are longer than any inside.
 
 import re
 
-from .document import Block, Document, Line, Said
+from .document import Block, Document, Line, UntrustedText
 
 _TICKS = re.compile("`+")
 
@@ -36,8 +36,8 @@ def _items(lines: list[Line]) -> str:
     return "\n".join(f"- {_inline(line.parts)}" for line in lines)
 
 
-def _inline(parts: tuple[str | Said, ...]) -> str:
-    return "".join(_code(part.shown) if isinstance(part, Said) else part for part in parts)
+def _inline(parts: tuple[str | UntrustedText, ...]) -> str:
+    return "".join(_code(part.shown) if isinstance(part, UntrustedText) else part for part in parts)
 
 
 def _longest(text: str) -> int:

@@ -4,7 +4,7 @@ from base64 import b64encode
 from hashlib import sha256
 from html import escape
 
-from .document import Block, Document, Line, Said
+from .document import Block, Document, Line, UntrustedText
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --dim: #60646c; --paper: #fff; --line: #d9d9e0;
@@ -84,12 +84,12 @@ def _items(lines: list[Line]) -> list[str]:
     return ["<ul>", *(f"<li>{_inline(line.parts)}</li>" for line in lines), "</ul>"]
 
 
-def _inline(parts: tuple[str | Said, ...]) -> str:
+def _inline(parts: tuple[str | UntrustedText, ...]) -> str:
     return "".join(
-        f"<code>{escape(part.shown)}</code>" if isinstance(part, Said) else escape(part)
+        f"<code>{escape(part.shown)}</code>" if isinstance(part, UntrustedText) else escape(part)
         for part in parts
     )
 
 
-def _plain(parts: tuple[str | Said, ...]) -> str:
-    return "".join(part.shown if isinstance(part, Said) else part for part in parts)
+def _plain(parts: tuple[str | UntrustedText, ...]) -> str:
+    return "".join(part.shown if isinstance(part, UntrustedText) else part for part in parts)

@@ -100,7 +100,7 @@ def restart() -> tuple[Running, str]:
 
 LOOK_PAUSE_S = 1.0
 # The prefix of the log lines that report the progress of fleetd's start.
-_TOLD = "Starting: "
+_PROGRESS_PREFIX = "Starting: "
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def _look(over: Callable[[float], bool]) -> None:
     while not over(LOOK_PAUSE_S):
         with suppress(FleetError):
             last = "".join(logs.last_lines(manager, 1))
-            _, separator, what = last.partition(_TOLD)
+            _, separator, what = last.partition(_PROGRESS_PREFIX)
             if separator and what != drawn:
                 drawn = what
                 progress.draw(console.clean(f"fleetd is starting: {what}"))

@@ -19,10 +19,10 @@ from .spec import ServiceSpec
 
 
 class InstallReport(NamedTuple):
-    """What was done: ``said`` in sentences for people, ``told`` for programs."""
+    """What was done: ``notes`` are sentences for people, ``data`` is for programs."""
 
-    said: list[str]
-    told: dict[str, Any]
+    notes: list[str]
+    data: dict[str, Any]
 
 
 def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallReport:
@@ -38,18 +38,18 @@ def install(args: Namespace, manager: Service, spec: ServiceSpec) -> InstallRepo
     if pending:
         _show(pending, manager, whole=args.dry_run, stream=_stream(args))
     if args.dry_run:
-        report.said.append("[DRY RUN] Nothing was written.")
+        report.notes.append("[DRY RUN] Nothing was written.")
         return report
     if pending:
         _ask(args, "Install this?")
         _write(pending, manager, spec, report)
     else:
-        report.said.append(f"The {manager.TITLE} is installed already.")
+        report.notes.append(f"The {manager.TITLE} is installed already.")
         _take_over(manager, report)
     manager.enable()
     _begin(args, manager, report)
     _linger(args, manager, report)
-    report.said.extend(_unheard(spec))
+    report.notes.extend(_environment_notes(spec))
     return report
 
 
@@ -63,9 +63,9 @@ def _write(
     _take_over(manager, report)
     for each in pending:
         kept = each.carry_out()
-        report.said.append(f"Wrote {each.path}")
+        report.notes.append(f"Wrote {each.path}")
         if kept:
-            report.said.append(f"It had been edited; as it was: {kept}. Drop-ins are left alone.")
+            report.notes.append(f"It had been edited; as it was: {kept}. Drop-ins are left alone.")
 
 
 def _take_over(manager: Service, report: InstallReport) -> None:
@@ -73,7 +73,7 @@ def _take_over(manager: Service, report: InstallReport) -> None:
     seen = manager.state()
     if not seen.manager or seen.active or seen.listening:
         return
-    report.said.extend(_end())
+    report.notes.extend(_end())
 
 
 def _end() -> list[str]:
@@ -101,23 +101,23 @@ def _begin(args: Namespace, manager: Service, report: InstallReport) -> None:
     path = paths.socket_path()
     if manager.runs():
         found = control.wait_until_answering(path, manager)
-        report.said.append(
+        report.notes.append(
             f"fleetd {found.hello.version} answers (pid {found.pid}); {manager.KIND} starts it "
             "with the first client from now on."
             if found.activated
             else f"fleetd {found.hello.version} answers (pid {found.pid})."
         )
-        report.told["pid"] = found.pid
+        report.data["pid"] = found.pid
         return
-    report.said.append(manager.waiting())
+    report.notes.append(manager.waiting())
     if process.look(path) is not None:
-        report.said.append("Until then, the running fleetd continues.")
+        report.notes.append("Until then, the running fleetd continues.")
     elif args.yes or (interactive() and confirm("Start fleetd in the background until then?")):
         found = process.start(path)
-        report.said.append(f"Until then, fleetd runs in the background (pid {found.pid}).")
-        report.told["pid"] = found.pid
+        report.notes.append(f"Until then, fleetd runs in the background (pid {found.pid}).")
+        report.data["pid"] = found.pid
     else:
-        report.said.append("Until then, start it with: fleetctl daemon start")
+        report.notes.append("Until then, start it with: fleetctl daemon start")
 
 
 def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
@@ -126,25 +126,25 @@ def _linger(args: Namespace, manager: Service, report: InstallReport) -> None:
         return
     question = "A user service ends at logout. Let yours go on after it (loginctl enable-linger)?"
     if not args.linger and (args.yes or not interactive() or not confirm(question)):
-        report.said.append("It stops when you log out. To keep it running, add --linger.")
+        report.notes.append("It stops when you log out. To keep it running, add --linger.")
         return
     try:
         manager.linger()
     except FleetError as error:
-        report.said.append(f"Lingering could not be switched on: {error.message}")
+        report.notes.append(f"Lingering could not be switched on: {error.message}")
     else:
-        report.said.append("Lingering is on: fleetd keeps running after you log out.")
+        report.notes.append("Lingering is on: fleetd keeps running after you log out.")
 
 
-def _unheard(spec: ServiceSpec) -> list[str]:
+def _environment_notes(spec: ServiceSpec) -> list[str]:
     lines = []
     if spec.socket is not None:
         lines.append(
             f"It listens on {spec.socket}: every shell and hook needs "
             f"FLEET_SOCKET={shlex.quote(str(spec.socket))}."
         )
-    if spec.unheard:
-        names = ", ".join(spec.unheard)
+    if spec.omitted_variables:
+        names = ", ".join(spec.omitted_variables)
         lines.append(f"A service does not see {names} of this shell; set it in config.toml.")
     return lines
 
@@ -207,7 +207,7 @@ def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
         end = "and fleetd does not run"
         if removal.foreign:
             end = f"but somebody else's units run fleetd. To stop it: {process.STOP_UNITS}"
-        report.said.append(f"{what}, {end}.")
+        report.notes.append(f"{what}, {end}.")
         return report
     goes = f" and removes the {removal.title}" if removal.pending else ", which runs by itself"
     stream = _stream(args)
@@ -215,11 +215,11 @@ def uninstall(args: Namespace, manager: Service | None) -> InstallReport:
     for each in removal.shown():
         print(console.clean(f"  {each}"), file=stream)
     if args.dry_run:
-        report.said.append("[DRY RUN] Nothing was removed.")
+        report.notes.append("[DRY RUN] Nothing was removed.")
         return report
     _ask(args, "Remove this?" if removal.pending else "Stop it?")
-    report.said.extend(removal.carry_out())
-    report.said.append("The data of fleetd stays: fleetctl config shows where.")
+    report.notes.extend(removal.carry_out())
+    report.notes.append("The data of fleetd stays: fleetctl config shows where.")
     return report
 
 

@@ -54,7 +54,7 @@ def install(args: Namespace, options: NotifyOptions) -> InstallReport:
         ends=[f"{file} gets the options; nobody else may read it."],
         write=write,
     )
-    report.told["files"].append(str(file))
+    report.data["files"].append(str(file))
     return report
 
 

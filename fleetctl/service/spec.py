@@ -29,15 +29,15 @@ _TRY_S = 30
 class ServiceSpec(NamedTuple):
     """What a service needs to know; ``socket`` is None for the platform's default.
 
-    ``networked`` means that its store is reached over the network. ``unheard`` names FLEET_*
-    variables of this shell that are not passed on.
+    ``networked`` means that its store is reached over the network. ``omitted_variables`` names
+    FLEET_* variables of this shell that are not passed on.
     """
 
     command: tuple[str, ...]
     environment: dict[str, str]
     socket: Path | None
     writable: tuple[Path, ...]
-    unheard: tuple[str, ...]
+    omitted_variables: tuple[str, ...]
     networked: bool = False
 
 
@@ -50,7 +50,7 @@ def this_spec() -> ServiceSpec:
     words = command()
     environment = {"PATH": _path(), **places(), **_python_path(words[0])}
     own = {name: value for name, value in os.environ.items() if name != "FLEET_SOCKET"}
-    unheard = {name for name in os.environ if name.startswith("FLEET_")}
+    variables = {name for name in os.environ if name.startswith("FLEET_")}
     known = {*PLACES, "FLEET_AGENT_ID", "FLEET_MISSION_ID"}
     moved = config.socket != paths.socket_path(own)
     if not moved:
@@ -60,7 +60,7 @@ def this_spec() -> ServiceSpec:
         environment=environment,
         socket=config.socket if moved else None,
         writable=_unnested([config.database.parent, paths.state_path(), config.checkpoints]),
-        unheard=tuple(sorted(unheard - known)),
+        omitted_variables=tuple(sorted(variables - known)),
         networked=networked(config.store),
     )
 

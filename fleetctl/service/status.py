@@ -36,7 +36,7 @@ class ServiceStatus(NamedTuple):
     service: ServiceState | None
     warnings: list[str]
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         return {**self._asdict(), "service": self.service and self.service._asdict()}
 

@@ -114,16 +114,16 @@ class UserUnit(NamedTuple):
         for line in (*begins, *_shown(unit, whole=args.dry_run), *ends):
             print(console.clean(line), file=stream)
         if args.dry_run:
-            report.said.append("[DRY RUN] Nothing was written.")
+            report.notes.append("[DRY RUN] Nothing was written.")
             return report
         if not args.yes and not confirm("Install this?"):
             raise Cancelled("Nothing was changed.")
-        report.said.extend(f"Wrote {file}" for file in write())
+        report.notes.extend(f"Wrote {file}" for file in write())
         if unit.changes:
             kept = unit.carry_out()
-            report.said.append(f"Wrote {unit.path}")
+            report.notes.append(f"Wrote {unit.path}")
             if kept:
-                report.said.append(
+                report.notes.append(
                     f"It had been edited; as it was: {kept}. Drop-ins are left alone."
                 )
         self._enable(report)
@@ -135,7 +135,7 @@ class UserUnit(NamedTuple):
             manager.run_checked(*_USER, "enable", self.name)
             manager.run(*_USER, "reset-failed", self.name)
             manager.run_checked(*_USER, "restart", self.name)
-            report.said.append(self.on)
+            report.notes.append(self.on)
             return
         try:
             self.link.parent.mkdir(parents=True, exist_ok=True)
@@ -143,11 +143,11 @@ class UserUnit(NamedTuple):
                 self.link.symlink_to(self.path)
         except OSError as error:
             raise Storage(f"{self.link} cannot be made: {error.strerror}.") from error
-        report.said.append(
+        report.notes.append(
             "systemd does not run here, so the service does not start. It starts at a login under "
             "systemd."
         )
-        report.said.append(f"Until then, run: {self.by_hand}")
+        report.notes.append(f"Until then, run: {self.by_hand}")
 
     def stop(self) -> None:
         """Stop it, and let nothing start it again."""
@@ -208,16 +208,16 @@ def uninstall(args: Namespace, unit: UserUnit, removal: UnitRemoval) -> InstallR
     data = {"files": removal.shown(), "changed": bool(removal) and not args.dry_run}
     report = InstallReport([], data)
     if not removal:
-        report.said.append(unit.missing)
+        report.notes.append(unit.missing)
         return report
     stream = sys.stderr if args.json else sys.stdout
     print(f"This stops {unit.title}, and removes:", file=stream)
     for each in removal.shown():
         print(console.clean(f"  {each}"), file=stream)
     if args.dry_run:
-        report.said.append("[DRY RUN] Nothing was removed.")
+        report.notes.append("[DRY RUN] Nothing was removed.")
         return report
     if not args.yes and not confirm("Remove this?"):
         raise Cancelled("Nothing was changed.")
-    report.said.extend(removal.carry_out())
+    report.notes.extend(removal.carry_out())
     return report

@@ -52,7 +52,7 @@ def install(args: Namespace, place: Place) -> InstallReport:
     text = rendered(this_spec(), place)
     report = UNIT.install(args, text, begins=[f"This shows the fleet at {at}"])
     if not args.dry_run and systemd.runs():
-        report.said.append(_started())
+        report.notes.append(_started())
     return report
 
 

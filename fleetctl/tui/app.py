@@ -126,7 +126,7 @@ class WatchApp(App[None]):
 
         def fill(answer: Any) -> None:
             if page.is_attached:
-                page.say(question.page(answer))
+                page.show_text(question.page(answer))
 
         def ask() -> None:
             self.call_later(fill, question.answer())

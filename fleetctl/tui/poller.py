@@ -80,7 +80,8 @@ RECONNECT_S = 0.5
 # The least pause between reads; it is longer for a daemon that takes long to answer.
 PAUSE_S = 0.3
 PATIENCE, LONGEST_S = 4, 5.0
-UNTOLD_S = 15.0
+# Without an event for this long, what may have changed silently is read again.
+SILENT_REFRESH_S = 15.0
 
 
 class Poller:
@@ -99,7 +100,7 @@ class Poller:
 
     def start(self) -> None:
         """Start the threads; they end with the process, whatever they wait for."""
-        for work in (self._hear, self._poll):
+        for work in (self._subscribe, self._poll):
             threading.Thread(target=self._guarded, args=(work,), daemon=True).start()
 
     def stop(self) -> None:
@@ -122,7 +123,7 @@ class Poller:
             if not self._stopped.is_set():
                 self._failed(error)
 
-    def _hear(self) -> None:
+    def _subscribe(self) -> None:
         """Subscribe, and subscribe again after the daemon was away."""
         while not self._stopped.is_set():
             try:
@@ -193,7 +194,7 @@ class Poller:
     def _next(self) -> set[Part]:
         """Wait until something is wanted, or may have changed without an event."""
         with self._changed:
-            if not self._changed.wait_for(self._has_work, UNTOLD_S):
+            if not self._changed.wait_for(self._has_work, SILENT_REFRESH_S):
                 self._wanted |= SILENT_CHANGES
             parts, self._wanted, self._urgent = self._wanted, set(), False
         return parts

@@ -28,13 +28,13 @@ class Row:
     """
 
     key: str
-    tell: Callable[[], Line]
+    format_line: Callable[[], Line]
     record: Any = None
 
     @cached_property
     def line(self) -> Line:
         """The text of the row."""
-        return self.tell()
+        return self.format_line()
 
 
 def _text(value: object, columns: int, style: str = "") -> Line:
@@ -153,7 +153,7 @@ def _message(message: Any, _state: WatchState, view: View, columns: int) -> Line
     return fitted([*fitted(line, columns - 23), *end], columns)
 
 
-def deliveries_told(messages: Sequence[Any], columns: int) -> str:
+def delivery_summary(messages: Sequence[Any], columns: int) -> str:
     """Return how many deliveries are in each state; with signs if there is little room."""
     counts = [(state, n) for state, n in visible.deliveries(list(messages)).items() if n]
     if columns < 50:

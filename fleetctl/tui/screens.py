@@ -244,7 +244,7 @@ class Page(Overlay):
         yield TextLines("text")
         yield TextLines("footer")
 
-    def say(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """Show another text, from its beginning."""
         self._set_text(text)
         self.show()
@@ -444,7 +444,7 @@ class Board(Screen[None]):
             first = f", the first {len(found)}" if len(found) == rows.MOST else ""
             aside = f"of {shown(chosen.title)}{first}"
         elif name == "mail":
-            aside = rows.deliveries_told(visible.messages(self.state, self.view), columns)
+            aside = rows.delivery_summary(visible.messages(self.state, self.view), columns)
         total = len(rows.KINDS[name].records(self.state, self.view))
         count = f" {total}" if total and name not in ("events", "mail") else ""
         return f"{name.capitalize()}{count}", aside

@@ -88,7 +88,7 @@ class WatchState:
         self.checkpoints, self.checkpoints_of = [], None
         self.events.clear()
 
-    def tell(self, events: Iterable[Any]) -> None:
+    def add_events(self, events: Iterable[Any]) -> None:
         """Add new events, in their order."""
         last = self.events[-1].seq if self.events else 0
         for event in events:
@@ -175,7 +175,7 @@ class UpdateQueue:
             change(state)
         for part, (answer, subject, at) in answers.items():
             state.take(part, answer, subject, at)
-        state.tell(events)
+        state.add_events(events)
 
     @contextmanager
     def _adding(self) -> Iterator[None]:

@@ -122,7 +122,7 @@ class Pane(TextLines, can_focus=True):
         self._cursor = position_of(rows, key, self._cursor, follows=self._follows)
         self._rows = rows
         self._draw()
-        self._tell(before)
+        self._post_cursor_moved(before)
 
     def action_move(self, by: int) -> None:
         """Move the cursor by rows."""
@@ -151,9 +151,9 @@ class Pane(TextLines, can_focus=True):
         before = self.row
         self._cursor = max(0, min(position, len(self._rows) - 1))
         self._draw()
-        self._tell(before)
+        self._post_cursor_moved(before)
 
-    def _tell(self, before: Row | None) -> None:
+    def _post_cursor_moved(self, before: Row | None) -> None:
         after = self.row
         if (before.key if before else None) != (after.key if after else None):
             self.post_message(self.CursorMoved(self))

@@ -173,8 +173,8 @@ def ask(path: Path, *, new_link: bool = False) -> RunningServer | None:
         sock.close()
 
 
-async def answer(stream: trio.SocketStream, tell: Callable[[bool], RunningServer]) -> None:
-    """Answer one process that asks at the private socket; ``tell`` gets whether it wants a link."""
+async def answer(stream: trio.SocketStream, describe: Callable[[bool], RunningServer]) -> None:
+    """Answer one process at the private socket; ``describe`` gets whether it wants a link."""
     with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
         uid, _ = credentials(stream.socket)
         if uid != os.getuid():
@@ -182,7 +182,7 @@ async def answer(stream: trio.SocketStream, tell: Callable[[bool], RunningServer
         with trio.move_on_after(START_S):
             line = await stream.receive_some(16)
             if line:
-                await stream.send_all(msgspec.json.encode(tell(line == b"link\n")))
+                await stream.send_all(msgspec.json.encode(describe(line == b"link\n")))
 
 
 def _check_directory(path: Path) -> None:

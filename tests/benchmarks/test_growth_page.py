@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.growth.asking import Cost
-from benchmarks.growth.listening import Heard
+from benchmarks.growth.listening import SubscriberCost
 from benchmarks.growth.page import ASKED, BEGIN, DRAWN, END, Growth, drawing, text, write
 from benchmarks.growth.sorties import Mission
 from benchmarks.growth.stores import Store
@@ -28,8 +28,8 @@ def store(missions: int, events: int) -> Store:
     )
 
 
-def heard(subscribers: int) -> Heard:
-    return Heard(
+def subscribed(subscribers: int) -> SubscriberCost:
+    return SubscriberCost(
         subscribers=subscribers,
         all_ms=1.0,
         all_p95_ms=2.0,
@@ -46,7 +46,7 @@ def growth() -> Growth:
     return Growth(
         stores=[store(10, 1_000), store(1_000, 1_000_000)],
         missions=[Mission(n, dict.fromkeys(names, COST), 9_000) for n in (10, 10_000)],
-        heard=[heard(1), heard(500)],
+        subscribers=[subscribed(1), subscribed(500)],
         fsync_ms=0.25,
         seconds=100,
         date="2026-01-05",

@@ -10,7 +10,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetctl.integrations import hook_command
-from fleetctl.integrations.status import Heard
+from fleetctl.integrations.status import DaemonHookStatus
 from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver
 from tests.support.processes import Daemon, Result
 
@@ -168,7 +168,7 @@ def test_the_version_now_stands_beside_the_one_that_was_heard(
         harness="claude", deliveries=3, sessions=1, last_event="Stop", from_spool=0, unfit=0,
         last_event_at="2026-11-22T10:00:00.000Z", p50_ms=12.3, p95_ms=15.0, version=before,
     )  # fmt: skip
-    monkeypatch.setattr("fleetctl.integrations.status.ask", lambda: Heard([heard]))
+    monkeypatch.setattr("fleetctl.integrations.status.ask", lambda: DaemonHookStatus([heard]))
     assert live(run)[1]["version"] == told
 
 

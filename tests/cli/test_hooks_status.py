@@ -12,7 +12,7 @@ import pytest
 from fleetctl.client import Fleet
 from fleetctl.integrations import hook_command, launcher
 from fleetctl.integrations.registry import CODEX, HARNESSES
-from fleetctl.integrations.status import Heard
+from fleetctl.integrations.status import DaemonHookStatus
 from fleetd.protocol.requests.hook import HarnessStatus, HookDeliver
 from tests.support.processes import Daemon, Result
 
@@ -338,7 +338,7 @@ def test_doctor_says_how_to_trust_codex_hooks_until_they_are(
         harness="codex", deliveries=3, sessions=1, last_event="Stop",
         last_event_at="2026-11-22T10:00:00.000Z", from_spool=0, unfit=0, p50_ms=12.3, p95_ms=951.0,
     )  # fmt: skip
-    monkeypatch.setattr("fleetctl.integrations.status.ask", lambda: Heard([heard]))
+    monkeypatch.setattr("fleetctl.integrations.status.ask", lambda: DaemonHookStatus([heard]))
     assert trust().endswith("but events arrive")
     seen = findings(run("hooks", "doctor", "codex", "--json"))
     assert seen["heard"] == "Stop at 2026-11-22T10:00:00.000Z"

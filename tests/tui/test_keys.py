@@ -44,7 +44,7 @@ def fill(app: WatchApp) -> None:
     state.take("locks", [lock("src/a.py", 10**12)], None, 0)
     body = "The [bold]body[/]\nof the letter"
     state.take("mail", [letter(1, "queued", body=body, priority="medium")], None, 0)
-    state.tell([event(seq) for seq in range(1, 40)])
+    state.add_events([event(seq) for seq in range(1, 40)])
     known(app, "msn-00000001")
     app.renew()
 

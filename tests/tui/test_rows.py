@@ -44,7 +44,7 @@ def everything(text: str) -> object:
     state.take("locks", [lock(text, held_by="bob")], None, 0)
     state.take("mail", [letter(1, "queued", subject=text)], None, 0)
     state.take("checkpoints", [checkpoint(trigger_details=text)], "msn-00000001", 0)
-    state.tell([event(1, data={"title": text, "reason": text}), event(2, "a_type", data={})])
+    state.add_events([event(1, data={"title": text, "reason": text}), event(2, "a_type", data={})])
     return state
 
 
@@ -267,7 +267,7 @@ def test_a_lock_says_who_and_for_how_long_yet() -> None:
 
 def test_events_are_sentences_newest_first_and_echoes_are_left_out() -> None:
     state = state_of(mission(1, "Login"))
-    state.tell([event(1), event(2, "checkpoint_created"), event(3, "sortie_completed")])
+    state.add_events([event(1), event(2, "checkpoint_created"), event(3, "sortie_completed")])
     told = [plain(row.line).split("  ", 1)[1].rstrip() for row in
             rows.rows_of("events", state, shown_at(), 60)]  # fmt: skip
     assert told == ['alice completed "Piece 3"', 'alice began "Piece 1"']

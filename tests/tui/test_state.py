@@ -29,22 +29,22 @@ def seqs(state: WatchState) -> list[int]:
 
 def test_events_that_came_before_the_tail_was_read_are_there_once() -> None:
     state = WatchState()
-    state.tell([event(5), event(6), event(7)])
+    state.add_events([event(5), event(6), event(7)])
     state.take("events", [event(3), event(4), event(5), event(6)], None, 0)
     assert seqs(state) == [3, 4, 5, 6, 7]
-    state.tell([event(7), event(8)])
+    state.add_events([event(7), event(8)])
     assert seqs(state) == [3, 4, 5, 6, 7, 8]
 
 
 def test_only_the_newest_events_are_kept() -> None:
     state = WatchState()
-    state.tell(event(seq) for seq in range(10 * TAIL))
+    state.add_events(event(seq) for seq in range(10 * TAIL))
     assert seqs(state) == list(range(9 * TAIL, 10 * TAIL))
 
 
 def test_another_store_makes_everything_forgotten_and_the_same_does_not() -> None:
     state = state_of(mission(1), told=status(line(1)))
-    state.tell([event(1)])
+    state.add_events([event(1)])
     state.away("gone", 1_000)
     state.connected("epoch-1", 3_000)
     assert state.was_away_ms == 2_000
@@ -157,7 +157,7 @@ def test_one_mission_only_leaves_out_what_is_not_its_own() -> None:
     state.take("agents", [agent("ann"), agent("bob", **other)], None, 0)
     state.take("locks", [lock("a"), lock("b", **other)], None, 0)
     state.take("mail", [letter(1, "queued"), letter(2, "queued", **other)], None, 0)
-    state.tell([event(1), event(2, **other)])
+    state.add_events([event(1), event(2, **other)])
     view = shown_at()
     view.only = True
     assert [each.id for each in visible.agents(state, view)] == ["ann"]

@@ -13,11 +13,11 @@ PAST = f"fleetd {record.REVISION}"
 DUMP = "dump"
 SOURCES = (OURS, NOTHING, SUMMARY, PAST, DUMP)
 
-Told = Callable[[int], str | None]
+TextSource = Callable[[int], str | None]
 """Returns what a source gives within a budget, None where it has nothing to give."""
 
 
-def baselines(name: str, session: Session) -> dict[str, Told]:
+def baselines(name: str, session: Session) -> dict[str, TextSource]:
     """Return the alternatives to our briefing for a session's agent."""
     return {
         NOTHING: lambda _: "",

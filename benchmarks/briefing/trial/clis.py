@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from .processes import Program, Said, clean, run, talk
+from .processes import Program, ProgramResult, clean, run, talk
 
 _AFTER = "after"
 
@@ -88,7 +88,7 @@ class Cli(ABC):
     def _failed(self, why: object) -> Failed:
         return Failed(f"{self.name}: {' '.join(str(why).split())[:200]}")
 
-    def _expect_success(self, output: Said) -> None:
+    def _expect_success(self, output: ProgramResult) -> None:
         if output.status:
             last = output.errors.strip().splitlines()[-1:] or ["no message"]
             raise self._failed(f"exit status {output.status}, {last[0]}")
@@ -118,7 +118,7 @@ class Claude(Cli):
         """Type ``/compact`` and the prompts into one process, each after the answer before."""
         left = iter([*texts])
 
-        def hears(line: str) -> Sequence[str] | None:
+        def on_line(line: str) -> Sequence[str] | None:
             message = _json(line)
             self.compacted |= message.get("subtype") == "compact_boundary"
             if message.get("type") != "result":
@@ -128,7 +128,7 @@ class Claude(Cli):
 
         how = ["--continue", "--input-format", "stream-json"]
         program = self._program(_AFTER, *self._words, *how)
-        self._judge(talk(program, [_typed("/compact")], hears))
+        self._judge(talk(program, [_typed("/compact")], on_line))
 
     @property
     def _words(self) -> list[str]:
@@ -136,7 +136,7 @@ class Claude(Cli):
         may = ["--permission-mode", "acceptEdits", "--allowedTools", self._tools]
         return [*quiet, *may, *(["--model", self._model] if self._model else [])]
 
-    def _judge(self, output: Said) -> None:
+    def _judge(self, output: ProgramResult) -> None:
         results = [line for line in _lines(output) if line.get("type") == "result"]
         for line in results:
             # The costs of the whole session so far, including earlier processes.
@@ -204,7 +204,7 @@ class Codex(Cli):
         talking = _AppServer(self._thread, texts)
         program = self._program(_AFTER, "app-server")
         try:
-            output = talk(program, talking.first(self._place.project), talking.hears)
+            output = talk(program, talking.first(self._place.project), talking.on_line)
         finally:
             self.compacted = talking.compacted
         if talking.problem is not None:
@@ -228,7 +228,7 @@ class _AppServer:
         begun = json.dumps({"method": "initialized"})
         return [begin, begun, _rpc("hooks/list", cwds=[str(project)])]
 
-    def hears(self, line: str) -> Sequence[str] | None:
+    def on_line(self, line: str) -> Sequence[str] | None:
         """Return the input that follows a line of output, None when all is done."""
         message = _json(line)
         if "error" in message:
@@ -280,7 +280,7 @@ def _trust(listed: dict[str, Any]) -> dict[str, Any]:
     return {"keyPath": "hooks.state", "mergeStrategy": "upsert", "value": trusted}
 
 
-def _lines(output: Said) -> Iterator[dict[str, Any]]:
+def _lines(output: ProgramResult) -> Iterator[dict[str, Any]]:
     yield from map(_json, output.lines)
 
 

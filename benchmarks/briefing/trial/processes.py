@@ -39,7 +39,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Sequence[str] = ()
 
 
-class Said(msgspec.Struct, frozen=True):
+class ProgramResult(msgspec.Struct, frozen=True):
     """The results of a program."""
 
     status: int
@@ -47,15 +47,15 @@ class Said(msgspec.Struct, frozen=True):
     errors: str
 
 
-Hears = Callable[[str], Sequence[str] | None]
+LineHandler = Callable[[str], Sequence[str] | None]
 
 
-def run(program: Program) -> Said:
+def run(program: Program) -> ProgramResult:
     """Run a program that reads nothing, until it ends; raises TimedOut."""
     return talk(program, [], lambda _line: None)
 
 
-def talk(program: Program, first: Sequence[str], hears: Hears) -> Said:
+def talk(program: Program, first: Sequence[str], on_line: LineHandler) -> ProgramResult:
     """Run a program, type the first lines, and then the answer to each line of its output.
 
     An answer of None ends its input. Raises TimedOut.
@@ -72,7 +72,7 @@ def talk(program: Program, first: Sequence[str], hears: Hears) -> Said:
             lines.append(line)
             log.write(clean(line, program.secrets))
             if listening:
-                typed = hears(line)
+                typed = on_line(line)
                 if typed is None:
                     listening = False
                     with suppress(BrokenPipeError):
@@ -82,7 +82,7 @@ def talk(program: Program, first: Sequence[str], hears: Hears) -> Said:
         status = process.wait()
     if time.monotonic() >= program.deadline:
         raise TimedOut
-    return Said(status, lines, _errors(program).read_text("utf-8", "replace"))
+    return ProgramResult(status, lines, _errors(program).read_text("utf-8", "replace"))
 
 
 def _type(stdin: IO[str], lines: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def test_any_path_can_stand_in_a_unit() -> None:
         environment={"PATH": "/bin", "FLEET_DB_PATH": str(odd / "squawk.db")},
         socket=odd / "d.sock",
         writable=(odd,),
-        unheard=(),
+        omitted_variables=(),
     )
     texts = rendered(spec)
     service, socket = texts[SERVICE], texts[SOCKET]

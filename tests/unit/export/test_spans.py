@@ -97,7 +97,7 @@ def traced(
     trace = MissionTrace(own, made, lambda _: None, with_prompts=with_prompts)
     spans: list[Span] = []
     for seq, each in enumerate(told, 1):
-        spans += trace.hear(event(seq, *each))
+        spans += trace.add_event(event(seq, *each))
     return [*spans, *trace.finish()]
 
 
@@ -210,7 +210,9 @@ def test_prompts_answers_tasks_and_titles_of_sessions_are_exported_only_when_ask
 
     def bodies(*, with_prompts: bool) -> str:
         trace = MissionTrace(plain(mission(**own)), [], lambda _: None, with_prompts=with_prompts)
-        spans = [span for seq, each in enumerate(told) for span in trace.hear(event(seq, *each))]
+        spans = [
+            span for seq, each in enumerate(told) for span in trace.add_event(event(seq, *each))
+        ]
         return Json().encode([*spans, *trace.finish()]).decode()
 
     assert "SECRET" not in bodies(with_prompts=False)
@@ -228,7 +230,7 @@ def test_what_is_remembered_is_bounded_and_what_is_left_out_is_counted() -> None
     told += [("error_reported", "alice", iso(START + 900), {"name": "x"})] * 500
     own = plain(mission("Add a login"))
     trace = MissionTrace(own, [], lambda _: None)
-    before = [span for seq, each in enumerate(told) for span in trace.hear(event(seq, *each))]
+    before = [span for seq, each in enumerate(told) for span in trace.add_event(event(seq, *each))]
     assert len(before) == 500 - REMEMBERED
     agent = named(list(trace.finish()), "invoke_agent alice")
     assert (len(agent.events), agent.dropped_events) == (MOST_EVENTS, 500 - MOST_EVENTS)

@@ -108,7 +108,7 @@ def test_only_the_chosen_reasons_are_told():
 def test_what_an_earlier_process_told_is_not_told_again(due: DueStates):
     due.observe([state("permission")], 0.0, NOW_MS)
     due.take_due(2.0)
-    later = DueStates(DEFAULT_REASONS, due.told)
+    later = DueStates(DEFAULT_REASONS, due.reported)
     later.observe([state("permission"), state("lost", agent="bob")], 0.0, NOW_MS)
     assert [each.agent_id for each in later.take_due(2.0)] == ["bob"]
 
@@ -117,7 +117,7 @@ def test_what_was_told_is_remembered_up_to_a_bound(due: DueStates):
     for number in range(REMEMBERED + 10):
         due.observe([state("permission", since=NOW_MS + number)], number * 3.0, NOW_MS)
         assert len(due.take_due(number * 3.0 + 2)) == 1
-    assert len(due.told) == REMEMBERED
+    assert len(due.reported) == REMEMBERED
 
 
 def test_a_thousand_events_of_some_agents_tell_each_state_once():

@@ -97,7 +97,7 @@ def notifier(said: list[str], told: list[str]) -> Notifier:
     return Notifier(
         DueStates(DEFAULT_REASONS),
         [],
-        say=said.append,
+        log=said.append,
         on_message=lambda message: told.append(message.id),
         keep=lambda _: None,
     )
