@@ -41,7 +41,9 @@ def run(loaded: Loaded) -> int:
     except FleetError as error:
         return _refuse(error)
     except msgspec.DecodeError as error:
-        return _refuse(InvalidParams(f"This is not a valid request: {error}.", hint="Run: fleetctl migrate"))
+        return _refuse(
+            InvalidParams(f"This is not a valid request: {error}.", hint="Run: fleetctl migrate")
+        )
     except (PathRefused, StoreRefused) as error:
         return _refuse(InvalidState(str(error), hint="Nothing was changed."))
     except KeyboardInterrupt:
