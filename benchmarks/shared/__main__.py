@@ -26,7 +26,7 @@ from .crowd import Crowd, crowd
 from .daemons import alone, far, sharing
 from .hearing import SubscriberLatency, measure_latency
 from .page import Distance, Shared, text, write
-from .spread import ALONE, Spread, select_ms, spread
+from .spread import ALONE, HookCost, Spread, hook_costs, select_ms, spread
 
 RUNS, SECONDS, EVENTS = 60, 1.2, 80
 SPREAD_S = 4.0
@@ -83,6 +83,7 @@ def _measure(options: argparse.Namespace) -> Shared:
                 latencies = _latencies(place, server, own, quick=quick)
             distances = _distances(place, server, fsync, quick=quick)
             spreads = _spreads(place, server, quick=quick)
+            costs = _costs(place, server, quick=quick)
             select = select_ms(server)
             beside = Samples([timed(fsync) for _ in range(200)])
     return Shared(
@@ -97,6 +98,7 @@ def _measure(options: argparse.Namespace) -> Shared:
         heard=latencies,
         distances=distances,
         spreads=spreads,
+        costs=costs,
         seconds=round(time.monotonic() - begun, 1),
     )
 
@@ -152,6 +154,12 @@ def _spreads(place: Path, server: LocalPostgres, *, quick: bool) -> list[Spread]
                 spread(fleets, server, network, delay, clients=clients, seconds=seconds, runs=runs)
             )
     return found
+
+
+def _costs(place: Path, server: LocalPostgres, *, quick: bool) -> list[HookCost]:
+    number, clients, seconds = (2, 4, 0.3) if quick else (8, 64, SPREAD_S)
+    with sharing(place, server, number) as fleets:
+        return hook_costs(fleets, server, clients=clients, seconds=seconds)
 
 
 def _trips(fleet: Fleet, network: Network, names: tuple[str, ...]) -> dict[str, float]:

@@ -10,6 +10,7 @@ import msgspec
 
 from ..fleet import Fleet
 from ..measure import Samples, timed
+from .payloads import edit
 
 Question = Callable[[], object]
 DATA = {"path": "src/parser.py", "bytes": 4_096}
@@ -77,18 +78,6 @@ def hook(fleet: Fleet) -> Question:
         )
 
     return call
-
-
-def edit(session: str, place: str, call_id: str) -> dict[str, object]:
-    """Return a hook's payload after an edit of a file that only this session has."""
-    return {
-        "session_id": session,
-        "cwd": place,
-        "hook_event_name": "PostToolUse",
-        "tool_name": "Write",
-        "tool_input": {"file_path": f"{place}/{session}.py", "content": "x" * 400},
-        "tool_use_id": call_id,
-    }
 
 
 def in_turn(

@@ -21,16 +21,15 @@ from tests.support.postgres_server import LocalPostgres
 
 from ..fleet import ROOT, Fleet
 from ..measure import Samples
-from .asking import DATA, edit
+from .asking import DATA
+from .payloads import Payload, edit
 
 HOOK, READING = "hook.deliver", "mission.get"
 
 # The warm-up, as a multiple of the measured time: the start of 64 sessions takes a second.
 WARM = 1.5
-# Placeholders in a request: a value unique to the request, and one unique to the client.
-NUMBER, CLIENT = "@@@@@@@@", "@client@"
-# The range of numbers for each daemon's clients; none sends so many requests.
-_EACH = 1 << 24
+# Placeholders in a request: values unique to the request, to the client, and to its tool call.
+NUMBER, CLIENT, CALL = "@@@@@@@@", "@client@", "@call@"
 
 
 class Crowd(msgspec.Struct, frozen=True):
@@ -59,24 +58,28 @@ def crowd(
     *,
     server: LocalPostgres | None,
     warm_s: float | None = None,
+    hooks: Sequence[Payload] = (edit,),
 ) -> Crowd:
     """Let this many clients in total send requests to their daemons, one after each answer.
 
-    Requests in the first ``warm_s`` do not count.
+    A client sends the ``hooks`` in turn. Requests in the first ``warm_s`` do not count.
     """
     warm_s = WARM * seconds if warm_s is None else warm_s
-    call = {"jsonrpc": "2.0", "id": 1, "method": what, "params": _params(what, fleets[0])}
+    calls = [
+        {"jsonrpc": "2.0", "id": 1, "method": what, "params": params}
+        for params in _params(what, fleets[0], hooks)
+    ]
     each = shares(clients, len(fleets))
     before, wal = [_batches(fleet) for fleet in fleets], wal_bytes(server)
-    hooks = hooks_taken(fleets[0])
+    before_hooks = hooks_taken(fleets[0])
     processes = [
-        _process(fleet, first, number, warm_s, seconds, call)
+        _process(fleet, first, number, warm_s, seconds, calls)
         for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
     ]
     results = [json.loads(process.communicate()[0]) for process in processes]
     written = wal_bytes(server) - wal
     asked = sum(one["all"] for one in results)
-    if what == HOOK and (taken := hooks_taken(fleets[0]) - hooks) != asked:
+    if what == HOOK and (taken := hooks_taken(fleets[0]) - before_hooks) != asked:
         raise RuntimeError(f"{asked} hooks were told, {taken} were taken for new")
     batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
     samples = Samples([took for one in results for took in one["ms"]])
@@ -94,13 +97,19 @@ def crowd(
     )
 
 
-def _params(what: str, fleet: Fleet) -> dict[str, Any]:
+def _params(what: str, fleet: Fleet, hooks: Sequence[Payload]) -> list[dict[str, Any]]:
     if what == HOOK:
-        payload = edit(f"{CLIENT}-{secrets.token_hex(4)}", str(fleet.directory), f"tool_{NUMBER}")
-        delivery = f"{secrets.token_hex(8)}{NUMBER}"
-        return {"delivery_id": delivery, "harness": "claude", "payload": json.dumps(payload)}
+        session, delivery = f"{CLIENT}-{secrets.token_hex(4)}", f"{secrets.token_hex(8)}{NUMBER}"
+        return [
+            {
+                "delivery_id": delivery,
+                "harness": "claude",
+                "payload": json.dumps(payload(session, str(fleet.directory), f"tool_{CALL}")),
+            }
+            for payload in hooks
+        ]
     mission = {"mission_id": fleet.mission(4)}
-    return mission if what == READING else mission | {"type": "file_read", "data": DATA}
+    return [mission if what == READING else mission | {"type": "file_read", "data": DATA}]
 
 
 def shares(number: int, among: int) -> list[int]:
@@ -130,15 +139,15 @@ def _process(
     clients: int,
     warm_s: float,
     seconds: float,
-    call: dict[str, object],
+    calls: list[dict[str, object]],
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "benchmarks.shared.crowd", str(fleet.socket), str(place)]
-    command += [str(clients), str(warm_s), str(seconds), json.dumps(call)]
+    command += [str(clients), str(warm_s), str(seconds), json.dumps(calls)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
 def ask(
-    path: Path, place: int, clients: int, warm_s: float, seconds: float, request: bytes
+    path: Path, place: int, clients: int, warm_s: float, seconds: float, requests: Sequence[bytes]
 ) -> tuple[int, list[float]]:
     """Send requests over so many connections; return their number, and the measured times in ms.
 
@@ -146,17 +155,16 @@ def ask(
     """
     times: list[float] = []
     sent: dict[socket.socket, float] = {}
-    asked, numbers = 0, itertools.count(place * _EACH)
+    asked = 0
     with selectors.DefaultSelector() as selector:
         for number in range(clients):
             client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             client.connect(str(path))
-            own = request.replace(CLIENT.encode(), b"c%d-%d" % (place, number))
-            selector.register(client, selectors.EVENT_READ, own)
+            selector.register(client, selectors.EVENT_READ, _lines(requests, place, number))
         begins = time.perf_counter() + warm_s
         ends = begins + seconds
         for key in tuple(selector.get_map().values()):
-            sent[key.fileobj] = _send(key, numbers)  # type: ignore[index]
+            sent[key.fileobj] = _send(key)  # type: ignore[index]
         while sent:
             for key, _ in selector.select():
                 client = key.fileobj  # type: ignore[assignment]
@@ -168,12 +176,21 @@ def ask(
                 if begins <= now < ends:
                     times.append((now - begun) * 1_000)
                 if now < ends:
-                    sent[client] = _send(key, numbers)
+                    sent[client] = _send(key)
     return asked, times
 
 
-def _send(key: selectors.SelectorKey, numbers: Iterator[int]) -> float:
-    line: bytes = key.data.replace(NUMBER.encode(), b"%08x" % next(numbers))
+def _lines(requests: Sequence[bytes], place: int, client: int) -> Iterator[bytes]:
+    """Yield the requests of a client in turn, with its own values; they never end."""
+    own = [request.replace(CLIENT.encode(), b"c%d-%d" % (place, client)) for request in requests]
+    for call in itertools.count():
+        for step, request in enumerate(own):
+            number = b"%02x%02x%06x%x" % (place, client, call, step)
+            yield request.replace(NUMBER.encode(), number).replace(CALL.encode(), number[:-1])
+
+
+def _send(key: selectors.SelectorKey) -> float:
+    line: bytes = next(key.data)
     now = time.perf_counter()
     key.fileobj.sendall(line)  # type: ignore[union-attr]
     return now
@@ -181,6 +198,6 @@ def _send(key: selectors.SelectorKey, numbers: Iterator[int]) -> float:
 
 if __name__ == "__main__":
     where, nth, number, warm, length, what = sys.argv[1:]
-    line = msgspec.json.encode(json.loads(what)) + b"\n"
-    count, took_ms = ask(Path(where), int(nth), int(number), float(warm), float(length), line)
+    lines = [msgspec.json.encode(call) + b"\n" for call in json.loads(what)]
+    count, took_ms = ask(Path(where), int(nth), int(number), float(warm), float(length), lines)
     print(json.dumps({"all": count, "ms": took_ms}))

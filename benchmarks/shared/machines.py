@@ -29,8 +29,8 @@ from fleetd.engine.lifecycle import open_engine
 from fleetd.protocol.requests.hook import HookDeliver
 
 from ..fleet import ROOT
-from .asking import edit
 from .crowd import shares
+from .payloads import edit
 
 PROCESSES = 4
 # How often a waiting thread requests the interpreter, in seconds. A daemon has few threads and a

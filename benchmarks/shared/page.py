@@ -11,7 +11,7 @@ from ..measure import Samples
 from .asking import Asked
 from .crowd import Crowd
 from .hearing import SubscriberLatency
-from .spread import Spread
+from .spread import HookCost, Spread
 
 NAME = "shared"
 BEGIN, END = marks(NAME)
@@ -40,6 +40,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     heard: list[SubscriberLatency]
     distances: list[Distance]
     spreads: list[Spread]
+    costs: list[HookCost]
     seconds: float
 
 
@@ -71,6 +72,8 @@ def text(shared: Shared) -> str:
             _distances(shared.distances),
             "#### Hooks of many agents, and a server at a distance",
             _spreads(shared.spreads),
+            "#### Hooks of each kind, of the same agents beside the server",
+            _costs(shared.costs),
         ]
     )
 
@@ -184,6 +187,28 @@ def _spreads(spreads: Sequence[Spread]) -> str:
         for each in spreads
     ]
     return table(head, rows, words=0)
+
+
+def _costs(costs: Sequence[HookCost]) -> str:
+    used = list(costs[0].cpu)
+    head = [
+        "hooks",
+        "per second",
+        "hooks in a commit",
+        *(f"CPU of {name}, ms each" for name in used),
+        "bytes of WAL for each",
+    ]
+    rows = [
+        [
+            each.about,
+            f"{each.crowd.per_s:,.0f}",
+            f"{each.crowd.batch:.1f}",
+            *(f"{each.cpu[name]:.2f}" for name in used),
+            f"{each.crowd.wal_bytes:,.0f}",
+        ]
+        for each in costs
+    ]
+    return table(head, rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:

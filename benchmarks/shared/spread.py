@@ -8,7 +8,8 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from ..fleet import Fleet
 from ..measure import Samples, timed
 from .asking import hook
 from .crowd import HOOK, Crowd, crowd, hooks_taken
+from .payloads import HOOKS, Payload, edit
 
 ALONE = 40
 _SELECTS = 10_000
@@ -39,6 +41,14 @@ class Spread(msgspec.Struct, frozen=True):
     delay_ms: float
     crowd: Crowd
     alone: Samples
+    cpu: dict[str, float]
+
+
+class HookCost(msgspec.Struct, frozen=True):
+    """What hooks about something cost, ``cpu`` as in Spread but without the clients."""
+
+    about: str
+    crowd: Crowd
     cpu: dict[str, float]
 
 
@@ -60,29 +70,56 @@ def spread(
     time.sleep(0.2)
     begun, hooks = _clients_used(), hooks_taken(fleets[0])
     warm_s = seconds + clients * (0.1 + 0.02 * delay_ms)
-    warm: list[tuple[dict[str, float], int]] = []
-
-    def note() -> None:
-        warm.append((_used(fleets, server, network), hooks_taken(fleets[0])))
-
-    timer = threading.Timer(warm_s, note)
-    timer.start()
-    found = crowd(HOOK, fleets, clients, seconds, server=server, warm_s=warm_s)
-    timer.join()
-    [(before, begins)] = warm
-    after, asked = _used(fleets, server, network), hooks_taken(fleets[0])
-    cpu = {name: (after[name] - before[name]) / (asked - begins) for name in after}
-    cpu["clients"] = (_clients_used() - begun) / (asked - hooks)
+    parts = _parts(fleets, server) | {"network": partial(cpu_ms, network.pid)}
+    found, cpu = _crowd(parts, fleets, server, (edit,), clients, seconds, warm_s)
+    cpu["clients"] = (_clients_used() - begun) / (hooks_taken(fleets[0]) - hooks)
     return Spread(delay_ms, found, alone, cpu)
 
 
-def _used(fleets: Sequence[Fleet], server: LocalPostgres, network: Network) -> dict[str, float]:
-    """Return the CPU time of each part, in ms."""
+def hook_costs(
+    fleets: Sequence[Fleet], server: LocalPostgres, *, clients: int, seconds: float
+) -> list[HookCost]:
+    """Let all clients send the same hooks, kind by kind; their sessions begin in the warm-up."""
+    parts = _parts(fleets, server)
+    return [
+        HookCost(about, *_crowd(parts, fleets, server, hooks, clients, seconds, 0.7 * seconds))
+        for about, hooks in HOOKS.items()
+    ]
+
+
+Part = Callable[[], float]
+"""Tells the CPU time of a part so far, in ms."""
+
+
+def _parts(fleets: Sequence[Fleet], server: LocalPostgres) -> dict[str, Part]:
     return {
-        "server": cpu_of_server(server),
-        "daemons": sum(cpu_ms(fleet.pid) for fleet in fleets),
-        "network": cpu_ms(network.pid),
+        "server": partial(cpu_of_server, server),
+        "daemons": lambda: sum(cpu_ms(fleet.pid) for fleet in fleets),
     }
+
+
+def _crowd(
+    parts: Mapping[str, Part],
+    fleets: Sequence[Fleet],
+    server: LocalPostgres,
+    hooks: Sequence[Payload],
+    clients: int,
+    seconds: float,
+    warm_s: float,
+) -> tuple[Crowd, dict[str, float]]:
+    """Return what the clients had, and the CPU time of each part for each hook, in ms."""
+    warm: list[tuple[dict[str, float], int]] = []
+
+    def used() -> tuple[dict[str, float], int]:
+        return {name: part() for name, part in parts.items()}, hooks_taken(fleets[0])
+
+    timer = threading.Timer(warm_s, lambda: warm.append(used()))
+    timer.start()
+    found = crowd(HOOK, fleets, clients, seconds, server=server, warm_s=warm_s, hooks=hooks)
+    timer.join()
+    [(before, begins)] = warm
+    after, asked = used()
+    return found, {name: (after[name] - before[name]) / (asked - begins) for name in after}
 
 
 def cpu_of_server(server: LocalPostgres) -> float:

@@ -10,7 +10,7 @@ from benchmarks.shared.asking import Asked
 from benchmarks.shared.crowd import Crowd
 from benchmarks.shared.hearing import SubscriberLatency
 from benchmarks.shared.page import BEGIN, END, Distance, Shared, text, write
-from benchmarks.shared.spread import Spread
+from benchmarks.shared.spread import HookCost, Spread
 
 QUICK, SLOW = Samples([1.0, 1.0, 2.0]), Samples([3.0, 3.0, 4.0])
 MACHINE = Machine(
@@ -42,6 +42,7 @@ def shared() -> Shared:
         spreads=[
             Spread(0.5, crowd(8, 400), SLOW, {"server": 1.25, "daemons": 2.5, "network": 0.0})
         ],
+        costs=[HookCost("a prompt", crowd(8, 400), {"server": 1.25, "daemons": 2.5})],
         seconds=100,
     )
 
@@ -67,6 +68,10 @@ def test_hooks_at_a_distance_stand_beside_who_computed(shared: Shared) -> None:
     assert "| one alone, p50 (p95) | CPU of server, ms each | CPU of daemons, ms each |" in told
     row = "| 0.5 | 8 | 8 | 400 | 1.0 / 2.0 / 3.0 | 4.0 | 3.0 (4.0) | 1.25 | 2.50 | 0.00 |"
     assert row in told
+
+
+def test_each_kind_of_hook_has_its_cost(shared: Shared) -> None:
+    assert "| a prompt | 400 | 4.0 | 1.25 | 2.50 | 600 |" in text(shared)
 
 
 def test_a_page_keeps_what_people_wrote(shared: Shared, tmp_path: Path) -> None:
