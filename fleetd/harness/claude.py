@@ -236,7 +236,7 @@ def _failed(call: ToolCall) -> Happenings:
     return (
         Failed(
             message=message.replace(stamp, ""),
-            said=shown.replace(stamp, "") if shown else None,
+            shown_message=shown.replace(stamp, "") if shown else None,
             limited=_LIMITED.search(message) is not None,
             reset_at=iso(int(reset[1]) * 1_000) if reset else None,
         ),

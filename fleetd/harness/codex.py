@@ -9,7 +9,7 @@ import re
 from msgspec.structs import replace
 
 from .claude import HANDLERS, subagent
-from .codex_rollout import told_by
+from .codex_rollout import happenings_in
 from .payload import (
     VERSION_CHARS,
     ToolCall,
@@ -100,7 +100,7 @@ class Codex(Adapter):
 
     def look_back(self, tail: str) -> Happenings:
         """Return this turn's commands and edits as the rollout reports them, and the plan."""
-        return told_by(tail)
+        return happenings_in(tail)
 
     def version_in(self, head: str, tail: str) -> str | None:
         """Return the version that began the session."""

@@ -29,8 +29,8 @@ CALLS = 100
 
 _EXITED = re.compile(r"(?:\A|\n)(?:Process exited with code|Exit code:) (-?\d{1,10})\n")
 _REFUSED = re.compile(r"unsupported call|Script failed|Command blocked|failed to parse|aborted")
-# A person refused; Codex reports the refusal by a rule in other words.
-_SAID_NO = re.compile(r"(exec command|patch) rejected by user")
+# The user refused a call; Codex reports the refusal by a rule in other words.
+_REFUSED_BY_USER = re.compile(r"(exec command|patch) rejected by user")
 _UNFIT_PATCH = "apply_patch verification failed"
 _SHELLS = frozenset(("exec_command", "shell_command", "shell", "local_shell", "container.exec"))
 # A line is parsed only when it can hold what is looked for, which most lines cannot.
@@ -48,7 +48,7 @@ _ESCAPE = re.compile(rf"\\(?:u{_HEX}{{4}})|u\{{{_HEX}{{1,5}})\}}|x{_HEX}{{2}})|(
 _ESCAPED = {"n": "\n", "t": "\t", "r": ""}
 
 
-def told_by(tail: str) -> Happenings:
+def happenings_in(tail: str) -> Happenings:
     """Return the last plan, how this turn's calls ended, the last answer, and the window's use.
 
     It includes the calls that the user refused. Calls come oldest first.
@@ -114,7 +114,7 @@ class _Seen:
             return
         if call_id in self._before and _REFUSED.match(output):
             self.plan = self._before[call_id]
-        if (no := _SAID_NO.match(output)) is not None:
+        if (no := _REFUSED_BY_USER.match(output)) is not None:
             self.refused[call_id] = _refused(no[1], self._calls.get(call_id, {}))
         if call_id not in self.ended:
             ended = _by_output(call_id, self._calls.get(call_id, {}), output)
@@ -137,7 +137,7 @@ def _refused(what: str, call: Payload) -> Refused:
     given = text(call, "arguments", "input", most=MESSAGE_CHARS)
     command = _command_of(given) if what == "exec command" and given else None
     about = f"{what}: {command}" if command else what
-    return Refused("permission", cut(about, MESSAGE_CHARS), retold=True)
+    return Refused("permission", cut(about, MESSAGE_CHARS), maybe_repeated=True)
 
 
 def _command_of(arguments: str) -> str | None:

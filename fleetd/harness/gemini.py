@@ -64,7 +64,7 @@ INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
 CLEARED = "clear"
 # Events at which an unreported compaction is looked for; most can bring the briefing. The
 # compaction is recorded before the tool's own event.
-TELLING = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
+COMPACTION_CHECKS = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
 
 _SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
 # The reply to SessionStart heads the first prompt, with its own brackets escaped.
@@ -120,7 +120,7 @@ class Gemini(Adapter):
             moment=text(payload, "timestamp"),
             injects=named in INJECTING and text(payload, "source") != CLEARED,
             denies=named == "BeforeTool" and bool(call.edits),
-            tells_compaction=named in TELLING,
+            checks_compaction=named in COMPACTION_CHECKS,
             request_opening=_opening(payload) if named == "BeforeModel" else None,
         )
 

@@ -57,7 +57,7 @@ PATTERNS = 5
 # OpenCode's text for the output of a command that printed nothing.
 NO_OUTPUT = "(no output)"
 # OpenCode's text where the user, or a rule of theirs, refused a tool call.
-_SAID_NO = re.compile(
+_REFUSED_BY_USER = re.compile(
     r"The user (?:rejected permission to use|has specified a rule which prevents you from using)"
     r" this specific tool call(?: with the following feedback: (.*))?",
     re.DOTALL,
@@ -164,7 +164,7 @@ def _paused(call: ToolCall) -> Happenings:
 
 def _tool_failed(call: ToolCall) -> Happenings:
     """Report that a tool failed, which OpenCode also does where the user or a rule refused it."""
-    found = _SAID_NO.match(text(call.payload, "error", most=ERROR_CHARS) or "")
+    found = _REFUSED_BY_USER.match(text(call.payload, "error", most=ERROR_CHARS) or "")
     if found is None:
         return tool_failed(call)
     reason = cut(found[1] or "", MESSAGE_CHARS).strip() or None

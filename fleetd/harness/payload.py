@@ -277,8 +277,8 @@ def waits_for_user(call: ToolCall) -> Happenings:
     return (QuestionAsked(question=text(source, "question", "prompt", most=MESSAGE_CHARS)),)
 
 
-# The one argument that describes best a call that is no command and no edit.
-_TELLING = ("url", "query", "pattern")
+# The arguments that name the subject of a call that is no command and no edit.
+_SUBJECT_FIELDS = ("url", "query", "pattern")
 _DESCRIBING = ("description", "prompt", "skill", "name")
 
 
@@ -297,7 +297,7 @@ def asked_for(call: ToolCall) -> str | None:
 
     None where the payload names neither.
     """
-    named = text(call.given, *_TELLING, most=MESSAGE_CHARS)
+    named = text(call.given, *_SUBJECT_FIELDS, most=MESSAGE_CHARS)
     file = next(iter(call.edits), None)
     if file is None and named is None:
         file = path(text(call.given, *_FILE_FIELDS, most=PATH_CHARS + 1), call.cwd)

@@ -158,15 +158,15 @@ class SubagentEnded(Happening, frozen=True):
 class Failed(Happening, frozen=True):
     """The turn broke off: an error of the model's service or of the harness itself.
 
-    ``said`` is the sentence that the harness showed to its user, where there is one. ``limited``
-    means that the user's limit is reached; ``reset_at`` is when the limit ends, where the harness
-    reports that (ISO 8601 UTC).
+    ``shown_message`` is the sentence that the harness showed to its user, where there is one.
+    ``limited`` means that the user's limit is reached; ``reset_at`` is when the limit ends, where
+    the harness reports that (ISO 8601 UTC).
     """
 
     message: str
     limited: bool = False
     reset_at: str | None = None
-    said: str | None = None
+    shown_message: str | None = None
 
 
 class Noted(Happening, frozen=True):
@@ -221,13 +221,14 @@ class PlanProposed(Happening, frozen=True):
 class Refused(Happening, frozen=True):
     """A person, or a rule of theirs, refused a permission or a plan, as the harness reports.
 
-    ``about`` is the tool call or the plan. ``retold`` means that it may have been reported before.
+    ``about`` is the tool call or the plan. ``maybe_repeated`` means that it may have been reported
+    before.
     """
 
     what: Literal["permission", "plan"]
     about: str | None = None
     reason: str | None = None
-    retold: bool = False
+    maybe_repeated: bool = False
 
 
 class CommitReverted(Happening, frozen=True):
@@ -240,12 +241,12 @@ class CommitReverted(Happening, frozen=True):
 class RunningItem(msgspec.Struct, frozen=True):
     """Something that runs for the agent; ``id`` is the harness's name for it.
 
-    ``told`` is the task that it was given, ``output`` the file for its output.
+    ``task`` is what it is to do, ``output`` the file for its output.
     """
 
     id: str
     kind: RunningKind
-    told: str | None = None
+    task: str | None = None
     output: str | None = None
 
 
@@ -304,7 +305,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     compaction makes a new session. ``moment`` is the vendor's timestamp, which distinguishes two
     equal events. ``injects`` means that text in the reply to this event reaches the model,
     ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
-    transcript is worth reading, ``tells_compaction`` that a compaction shows only in the
+    transcript is worth reading, ``checks_compaction`` that a compaction shows only in the
     transcript. ``request_opening`` is the first text of a request to the model that is about to be
     sent. Text in the reply is put after it, in this one request only. Such a report contains
     nothing else, and nothing is recorded; ``request_opening`` is empty where the reply can hold
@@ -325,7 +326,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     injects: bool = False
     denies: bool = False
     looks_back: bool = False
-    tells_compaction: bool = False
+    checks_compaction: bool = False
     request_opening: str | None = None
     version: str | None = None
 

@@ -576,16 +576,16 @@ def test_the_end_of_a_turn_keeps_the_answer() -> None:
     [
         (
             {"error": "invalid_request", "error_details": "too long"},
-            Failed("invalid_request: too long", said="too long"),
+            Failed("invalid_request: too long", shown_message="too long"),
         ),
         ({"error": "overloaded"}, Failed("overloaded")),
         (
             {"error": "rate_limit", "last_assistant_message": SESSION_LIMIT},
-            Failed(f"rate_limit: {SESSION_LIMIT}", limited=True, said=SESSION_LIMIT),
+            Failed(f"rate_limit: {SESSION_LIMIT}", limited=True, shown_message=SESSION_LIMIT),
         ),
         (
             {"error": "rate_limit", "error_details": "429", "last_assistant_message": "Wait"},
-            Failed("rate_limit: 429", limited=True, said="Wait"),
+            Failed("rate_limit: 429", limited=True, shown_message="Wait"),
         ),
         ({}, Failed("unknown")),
     ],

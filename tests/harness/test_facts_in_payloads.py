@@ -215,7 +215,7 @@ def test_codexs_rollout_tells_what_the_user_refused(
     call = {"type": "function_call", "call_id": "c", "name": "exec_command"}
     output = {"type": "function_call_output", "call_id": "c", "output": said}
     lines = rollout(call | {"arguments": arguments}, output)
-    found = refusals(codex_rollout.told_by(lines))
-    assert found == ([Refused("permission", about, retold=True)] if about else [])
+    found = refusals(codex_rollout.happenings_in(lines))
+    assert found == ([Refused("permission", about, maybe_repeated=True)] if about else [])
     later = rollout(call | {"arguments": arguments}, output, {"type": "task_started"})
-    assert refusals(codex_rollout.told_by(later)) == []
+    assert refusals(codex_rollout.happenings_in(later)) == []

@@ -14,7 +14,7 @@ from ...protocol.requests.checkpoint import ErrorReport
 from ...protocol.requests.machine import ForgottenMachine, MachineForget
 from ...protocol.types import OPEN_MISSION
 from ..checkpoints.on_error import take_error_checkpoint
-from ..cluster.membership import stranded_agents, unheard_for
+from ..cluster.membership import missing_heartbeat_text, stranded_agents
 from ..core.changes import fields_of, lock_changed, lock_orphaned
 from ..core.context import Context
 from ..core.event_log import emit
@@ -25,7 +25,7 @@ from ..core.registry import method
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx, WatchProcess
 from ..liveness.needs import UNFINISHED, Need, set_need
-from ..liveness.silence import unheard_rows
+from ..liveness.silence import silent_agents
 from ..locks import automatic
 from ..snapshots.triggers import resume_timer
 from .agents import forget_need, mark_lost, reclaim_locks
@@ -110,9 +110,9 @@ def process_ended(tx: Tx, ctx: Context, process: WatchProcess) -> bool:
     return True
 
 
-def lose_unheard(tx: Tx, ctx: Context, agent_id: str) -> bool:
+def lose_silent_agent(tx: Tx, ctx: Context, agent_id: str) -> bool:
     """Mark an agent lost that cannot be watched and has been silent for too long."""
-    rows = unheard_rows(tx, ctx, " AND a.id = :id", id=agent_id)
+    rows = silent_agents(tx, ctx, " AND a.id = :id", id=agent_id)
     for row in rows:
         silent = duration(ctx.awake_ms - row["seen_awake_ms"])
         mark_lost(tx, ctx, row, f"no heartbeat for {silent}")
@@ -166,7 +166,9 @@ def fail_over(tx: Tx, ctx: Context, agent_id: str) -> bool:
         return False
     where = (one["machine"], one["mission_id"])
     rows = [row for row in stranded_agents(tx, ctx) if (row["machine"], row["mission_id"]) == where]
-    _lose_together(tx, ctx, rows, f"machine {one['machine_name']} {unheard_for(ctx, one)}")
+    _lose_together(
+        tx, ctx, rows, f"machine {one['machine_name']} {missing_heartbeat_text(ctx, one)}"
+    )
     return True
 
 

@@ -28,7 +28,7 @@ from ...protocol.requests.agent import (
 from ...protocol.types import Role
 from ..core.changes import lock_orphaned
 from ..core.context import Context
-from ..core.event_log import NO_NEED, emit, tell_no_need
+from ..core.event_log import NO_NEED, emit, emit_need_ended
 from ..core.history import agent_changed, locks_change
 from ..core.ids import find
 from ..core.mappers import agent_of
@@ -87,7 +87,7 @@ def register(tx: Tx, ctx: Context, request: AgentRegister) -> Registration:
     if request.pid is not None:
         tx.after_commit(WatchProcess(row["id"], request.pid, ctx.facts.pid_started))
     if before is not None:
-        tell_no_need(tx, ctx, before)
+        emit_need_ended(tx, ctx, before)
     payload = AgentRegistered(role=request.role, harness=request.harness, pid=request.pid)
     emit(tx, ctx, payload, mission_id=row["mission_id"], agent_id=row["id"])
     return Registration(agent=agent_of(row), recovery=recovery)
@@ -197,7 +197,7 @@ def forget_need(tx: Tx, ctx: Context, row: Row) -> None:
     """Note that an agent no longer needs anybody; ``row`` is its previous row."""
     tx.run(f"UPDATE agents SET {NO_NEED} WHERE id = :id", id=row["id"])
     agent_changed(tx, row["id"])
-    tell_no_need(tx, ctx, row)
+    emit_need_ended(tx, ctx, row)
 
 
 @method(AgentNote)

@@ -9,7 +9,7 @@ from ..cluster.membership import UNBROKEN_MS, ours_to_act_on, unreachable_params
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
-from ..liveness.silence import UNHEARD_MS, silent_rows, unheard_rows
+from ..liveness.silence import HEARTBEAT_TIMEOUT_MS, silent_agents, silent_rows
 from ..snapshots.triggers import INTERVAL_MS, due_runs
 
 
@@ -47,19 +47,19 @@ _OLDEST = (
 )
 
 
-def due_work(tx: Tx, ctx: Context, hearing_since_ms: int, *, only_ours: bool = False) -> DueWork:
+def due_work(tx: Tx, ctx: Context, reachable_since_ms: int, *, only_ours: bool = False) -> DueWork:
     """Return silent missions, overdue briefings, agents without heartbeat, and due runs.
 
     With ``only_ours``, return those that this machine has to act on (``ours_to_act_on``), else
-    those of the whole fleet. Runs are always this machine's. ``hearing_since_ms``, on the awake
+    those of the whole fleet. Runs are always this machine's. ``reachable_since_ms``, on the awake
     clock, is the time since which agents could report. They could not while no daemon ran or the
     store was unavailable.
     """
     limit = ctx.config.detection.threshold_ms
     own = {"own": ctx.machine if only_ours else ""}
     oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO, own)
-    silent, doubtful, unheard, unrecorded = [], [], [], []
-    hearing = max(hearing_since_ms, oldest["hearing"] or LONG_AGO)
+    silent, doubtful, without_heartbeat, unrecorded = [], [], [], []
+    reachable_from_ms = max(reachable_since_ms, oldest["hearing"] or LONG_AGO)
     silent_at_all = _past(ctx, oldest["active"], limit)
     beats = _past(ctx, oldest["recorded"], INTERVAL_MS - 1)
     if silent_at_all:
@@ -73,8 +73,10 @@ def due_work(tx: Tx, ctx: Context, hearing_since_ms: int, *, only_ours: bool = F
             **unreachable_params(ctx),
             **own,
         )
-    if _past(ctx, oldest["seen"], UNHEARD_MS) and _past(ctx, hearing, UNHEARD_MS):
-        unheard = unheard_rows(tx, ctx, f" AND {_AGENT_IS_OURS}", **own)
+    if _past(ctx, oldest["seen"], HEARTBEAT_TIMEOUT_MS) and _past(
+        ctx, reachable_from_ms, HEARTBEAT_TIMEOUT_MS
+    ):
+        without_heartbeat = silent_agents(tx, ctx, f" AND {_AGENT_IS_OURS}", **own)
     if beats:
         unrecorded = due_runs(tx, ctx)
     if silent_at_all or beats:
@@ -83,9 +85,9 @@ def due_work(tx: Tx, ctx: Context, hearing_since_ms: int, *, only_ours: bool = F
     return DueWork(
         missions=[row["id"] for row in silent],
         recoveries=[row["id"] for row in doubtful],
-        agents=[row["id"] for row in unheard],
+        agents=[row["id"] for row in without_heartbeat],
         runs=[row["id"] for row in unrecorded],
-        look_again_ms=_look_again(ctx, oldest, hearing),
+        look_again_ms=_look_again(ctx, oldest, reachable_from_ms),
     )
 
 
@@ -107,7 +109,7 @@ def _past(ctx: Context, since: int | None, limit_ms: int) -> bool:
     return since is not None and since < ctx.awake_ms - limit_ms
 
 
-def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
+def _look_again(ctx: Context, oldest: Row, reachable_since_ms: int) -> int:
     """Return in how many ms the next thing can become due; it is due one past its limit.
 
     A heartbeat of a run is due exactly at its limit.
@@ -119,7 +121,7 @@ def _look_again(ctx: Context, oldest: Row, hearing_since_ms: int) -> int:
             (oldest["active"], limit),
             (oldest["called"], LONGEST_CALL_MS),
             (oldest["briefed"], limit),
-            (seen and max(seen, hearing_since_ms), UNHEARD_MS),
+            (seen and max(seen, reachable_since_ms), HEARTBEAT_TIMEOUT_MS),
             (oldest["recorded"], INTERVAL_MS - 1),
             # What was not judged because news of it might still be on its way.
             (oldest["hearing"], UNBROKEN_MS),

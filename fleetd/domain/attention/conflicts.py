@@ -35,7 +35,7 @@ KEPT = 200
 # The maximum number of edits of all agents that are compared.
 MOST = 5_000
 # How many conflicts are remembered for each agent.
-TOLD = 1_000
+CONFLICTS_KEPT = 1_000
 # Files of one notice, and the characters of each name.
 NAMED, NAME_CHARS = 5, 120
 # Indexes of a server take no longer keys. A file with a longer key is not compared.
@@ -196,7 +196,7 @@ def _bound(tx: Tx, agents: list[str]) -> None:
             " OVER (PARTITION BY agent_id ORDER BY at DESC, other_id, path) AS place"
             f" FROM edit_conflicts WHERE agent_id IN ({inside})) AS told"
             " WHERE place > :kept)",
-            kept=TOLD,
+            kept=CONFLICTS_KEPT,
             **named_params("agent", some),
         )
 

@@ -42,7 +42,7 @@ def see(tx: Tx, ctx: Context, agent_id: str, items: Iterable[RunningItem], at: s
             agent=agent_id,
             id=item.id,
             kind=item.kind,
-            told=one_line(item.told),
+            told=one_line(item.task),
             output=item.output,
             at=at,
         )
@@ -70,10 +70,10 @@ def end_others(tx: Tx, agent_id: str, kinds: Iterable[str], still: set[str], at:
             end(tx, agent_id, row["id"], at)
 
 
-def end_subagents(tx: Tx, agent_id: str, unheard_since: str | None, at: str) -> None:
+def end_subagents(tx: Tx, agent_id: str, silent_since: str | None, at: str) -> None:
     """Note the end of subagents without a sign of life since a time; of all if None."""
     for row in tx.all(f"{_LIVING} AND w.kind = 'subagent'", agent=agent_id):
-        if unheard_since is None or _last_sign(row) < unheard_since:
+        if silent_since is None or _last_sign(row) < silent_since:
             end(tx, agent_id, row["id"], at)
 
 
@@ -111,7 +111,7 @@ def runs_any(tx: Tx, agent_id: str) -> bool:
     )
 
 
-def told_of_subagents(tx: Tx, agent_id: str) -> dict[str | None, str]:
+def subagent_tasks(tx: Tx, agent_id: str) -> dict[str | None, str]:
     """Return the tasks of an agent's subagents, each with when the last of them began."""
     rows = tx.all(
         "SELECT told, began_at FROM running_work WHERE agent_id = :agent AND kind = 'subagent'",

@@ -21,7 +21,7 @@ from ...protocol.records import (
     SourceDetail,
 )
 from ..core.tx import Row
-from .versions import LAYOUTS, VersionLayout, layout_of, migrated, told
+from .versions import LAYOUTS, VersionLayout, layout_of, migrated, migration_warning
 
 # Fields that have the same form in a row and in the record.
 _PLAIN_FIELDS = (
@@ -222,7 +222,7 @@ def _checked(
         return _with_digest(msgspec.convert(content, Checkpoint), digest or "")
     checkpoint = msgspec.convert(migrated(content, layout), Checkpoint)
     new = digest_of(canonical(_only_content(checkpoint)))
-    return as_taken(checkpoint, new, [told(content["version"])])
+    return as_taken(checkpoint, new, [migration_warning(content["version"])])
 
 
 def _with_digest(checkpoint: Checkpoint, digest: str) -> Checkpoint:
@@ -231,7 +231,7 @@ def _with_digest(checkpoint: Checkpoint, digest: str) -> Checkpoint:
 
 def is_migrated(checkpoint: Checkpoint) -> bool:
     """Return whether a checkpoint was migrated, so that its copies have to be rewritten."""
-    return any(told(version) in checkpoint.warnings for version in LAYOUTS)
+    return any(migration_warning(version) in checkpoint.warnings for version in LAYOUTS)
 
 
 def _content_of(row: Row) -> dict[str, Any]:

@@ -40,13 +40,13 @@ def derive(
     agent_id: str | None = None,
     reader: str | None = None,
     titles: Titles | None = None,
-    retold: Callable[[Event], Event] | None = None,
+    display: Callable[[Event], Event] | None = None,
 ) -> RecoveryContext:
     """Return the context for continuing a mission, or one agent's part of it.
 
     ``declared`` comes first and is never overwritten; ``errors`` come first among the blockers.
     ``titles`` are as the reader may see them. Without them all texts keep their wording, for a
-    checkpoint, which nobody reads unprocessed. ``retold`` returns an event as its reader may see
+    checkpoint, which nobody reads unprocessed. ``display`` returns an event as its reader may see
     it. Without it, the context keeps the words of lock holders, for later readers.
     """
     given, started = declared or DeclaredContext(), mission["started_at"]
@@ -58,7 +58,7 @@ def derive(
     return RecoveryContext(
         last_action=given.last_action
         or _noted_action(notes, agent_id, reader)
-        or last_action(tx, mission["id"], own, agent_id, retold),
+        or last_action(tx, mission["id"], own, agent_id, display),
         next_steps=_distinct(
             given.next_steps,
             *(note.next_steps for note in notes.values()),
@@ -175,7 +175,7 @@ def last_action(
     mission_id: str,
     own: Sequence[SortieState],
     agent_id: str | None,
-    retold: Callable[[Event], Event] | None = None,
+    display: Callable[[Event], Event] | None = None,
 ) -> str:
     """Return one sentence about the newest action."""
     row = (
@@ -191,7 +191,7 @@ def last_action(
     )
     if row is not None:
         event = event_of(row)
-        return sentence(retold(event) if retold else event)
+        return sentence(display(event) if display else event)
     return next((s.progress_notes for s in own if s.progress_notes), None) or "Nothing recorded yet"
 
 

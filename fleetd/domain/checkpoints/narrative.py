@@ -183,10 +183,10 @@ _SENTENCES: dict[str, _Sentence] = {
 def sentence(event: Event) -> str:
     """Return one sentence about an event: ``specialist-2 was editing src/auth.ts``."""
     actor = event.agent_id or "The operator"
-    tell = _SENTENCES.get(event.type)
-    if tell is None:
+    describe = _SENTENCES.get(event.type)
+    if describe is None:
         return f"{actor}: {event.type.replace('_', ' ')}"
-    return tell(actor, event.data)
+    return describe(actor, event.data)
 
 
 Waits = Mapping[str, Sequence[SortieState]]

@@ -126,6 +126,6 @@ def migrated(content: Plain, layout: VersionLayout) -> Plain:
         layout = LAYOUTS[layout.becomes]
 
 
-def told(version: str) -> str:
+def migration_warning(version: str) -> str:
     """Return the warning that a migrated checkpoint carries."""
     return f"it was written in checkpoint version {version} and brought to {CHECKPOINT_VERSION}"

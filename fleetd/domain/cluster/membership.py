@@ -230,12 +230,12 @@ def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
     for row in rows:
         tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
         tx.run("DELETE FROM lock_waits WHERE machine = :id", id=row["id"])
-        text = f"Machine {row['name']} ({row['id']}) {unheard_for(ctx, row)}: it is lost"
+        text = f"Machine {row['name']} ({row['id']}) {missing_heartbeat_text(ctx, row)}: it is lost"
         tx.after_commit(LogLine("WARNING", text))
     return bool(rows)
 
 
-def unheard_for(ctx: Context, machine: Row) -> str:
+def missing_heartbeat_text(ctx: Context, machine: Row) -> str:
     """Return the text that says for how long a machine has sent no heartbeat."""
     return f"has sent no heartbeat for {duration(ctx.awake_ms - machine['heard_awake_ms'])}"
 

@@ -156,7 +156,7 @@ def _insert(
     if seqs:
         tx.log_end = seqs[-1]
         if mission_id:
-            tx.told[mission_id] = seqs[-1]
+            tx.last_seqs[mission_id] = seqs[-1]
         tx.after_commit(Ring())
         events_appended(tx, ctx, mission_id, list(zip(seqs, rows, strict=True)))
     return seqs
@@ -196,7 +196,7 @@ def settle(tx: Tx, ctx: Context) -> None:
     if not (tx.changes or tx.touched):
         return
     for mission_id in list(tx.changes):
-        seq = tx.told.get(mission_id)
+        seq = tx.last_seqs.get(mission_id)
         if seq is not None:
             known = tx.value("SELECT state_json FROM events WHERE seq = :seq", seq=seq)
             changed = tx.changes.pop(mission_id)
@@ -269,12 +269,12 @@ def _keep_alive(tx: Tx, ctx: Context, agent_id: str) -> bool:
         )
         if row is not None and needed is not None:
             history.agent_changed(tx, agent_id)
-            tell_no_need(tx, ctx, {**needed, "id": agent_id})
+            emit_need_ended(tx, ctx, {**needed, "id": agent_id})
     # An agent that is not registered, or was replaced, may hold locks too.
     return row is None or bool(row["holds"])
 
 
-def tell_no_need(tx: Tx, ctx: Context, before: Row) -> None:
+def emit_need_ended(tx: Tx, ctx: Context, before: Row) -> None:
     """Append that an agent no longer needs anybody, if its row ``before`` says it did."""
     if before["needs"] is not None:
         payload = AgentNeeds(needs="none")

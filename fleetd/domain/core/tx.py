@@ -143,7 +143,7 @@ class Tx:
         """The position of the newest event; 0 when this transaction does not know it."""
         self.changes: dict[str, Any] = {}
         """Changes in the states of missions that no event carries yet, by mission."""
-        self.told: dict[str, int] = {}
+        self.last_seqs: dict[str, int] = {}
         """The newest event of each mission that this transaction has written."""
         self.touched: dict[str, dict[Any, None]] = {}
         """The records whose history this transaction continues, by table."""
@@ -214,7 +214,7 @@ class Tx:
     def rehearsal(self) -> Iterator[None]:
         """Undo everything that happens inside, even when nothing fails."""
         effects, end = self._effects.copy(), self.log_end
-        changes, told, touched = self.changes, self.told.copy(), self.touched
+        changes, last_seqs, touched = self.changes, self.last_seqs.copy(), self.touched
         self.changes, self.touched = {}, {}
         self._execute("SAVEPOINT rehearsal", {})
         try:
@@ -223,7 +223,7 @@ class Tx:
             self._execute("ROLLBACK TO rehearsal", {})
             self._execute("RELEASE rehearsal", {})
             self._effects, self.log_end = effects, end
-            self.changes, self.told, self.touched = changes, told, touched
+            self.changes, self.last_seqs, self.touched = changes, last_seqs, touched
 
     @contextmanager
     def attempt(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ import msgspec
 from ...protocol.events import AgentNeeds
 from ...protocol.patterns import AgentNeed
 from ..core.context import Context
-from ..core.event_log import AT_EASE, NO_NEED, emit, tell_no_need
+from ..core.event_log import AT_EASE, NO_NEED, emit, emit_need_ended
 from ..core.history import agent_changed
 from ..core.sql import LIVING, in_sql
 from ..core.tx import ConfirmAsks, Row, Tx
@@ -73,7 +73,7 @@ def end_need(tx: Tx, ctx: Context, agent_id: str) -> None:
     if row is not None:
         tx.run(f"UPDATE agents SET status = 'active', {NO_NEED} WHERE id = :id", id=agent_id)
         agent_changed(tx, agent_id)
-        tell_no_need(tx, ctx, row)
+        emit_need_ended(tx, ctx, row)
 
 
 def is_broken_off(tx: Tx, agent_id: str) -> bool:

@@ -21,9 +21,9 @@ from ..core.tx import Row, Tx
 from .open_calls import LONGEST_CALL_MS
 
 # Heartbeats are expected every minute; five may be missing.
-UNHEARD_MS = 300_000
+HEARTBEAT_TIMEOUT_MS = 300_000
 # How many missions a starting agent learns of, the newest silences first.
-TOLD = 20
+MOST_CANDIDATES = 20
 # An agent that waits for a tool has nothing to report and has lost nothing: its mission is busy.
 _BUSY = (
     "EXISTS (SELECT 1 FROM tool_calls c JOIN agents a ON a.id = c.agent_id"
@@ -39,13 +39,13 @@ _IDLE = (
 )
 # A mission does not count as silent while news of its agents may still be on the way from another
 # machine.
-_UNTOLD = (
+_HAS_UNREACHABLE_AGENT = (
     "(CAST(:machine AS TEXT) <> '' AND EXISTS (SELECT 1 FROM agents a WHERE a.mission_id = m.id"
     f" AND a.status IN {LIVING} AND {unreachable('a')}))"
 )
 _SILENT = (
     "m.status = 'in_progress' AND m.active_awake_ms < :before"
-    f" AND NOT {_BUSY} AND NOT {_IDLE} AND NOT {_UNTOLD}"
+    f" AND NOT {_BUSY} AND NOT {_IDLE} AND NOT {_HAS_UNREACHABLE_AGENT}"
 )
 
 
@@ -200,7 +200,7 @@ def recovery_detect(tx: Tx, ctx: Context, request: RecoveryDetect) -> Detection:
     return detect(tx, ctx, mission_id, asked, waiting=asked is None)
 
 
-def unheard_rows(tx: Tx, ctx: Context, also: str = "", **params: Any) -> list[Row]:
+def silent_agents(tx: Tx, ctx: Context, also: str = "", **params: Any) -> list[Row]:
     """Return the agents without a sign of life for too long; ``also`` narrows the query further.
 
     An agent CLI reports only through its hooks, so nothing shows that it lives while its tool runs.
@@ -215,7 +215,7 @@ def unheard_rows(tx: Tx, ctx: Context, also: str = "", **params: Any) -> list[Ro
         " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
         f" AND NOT {unreachable('a')} AND NOT EXISTS (SELECT 1 FROM machines m"
         f" WHERE m.id = a.machine AND m.since_awake_ms >= :before){also}",
-        before=ctx.awake_ms - UNHEARD_MS,
+        before=ctx.awake_ms - HEARTBEAT_TIMEOUT_MS,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
         **unreachable_params(ctx),
         **params,
@@ -229,7 +229,7 @@ def detect_for(
 
     A mission can go on without one of its agents: others came back first, or were never silent.
     """
-    found = detect(tx, ctx, threshold_ms=threshold_ms, most=TOLD)
+    found = detect(tx, ctx, threshold_ms=threshold_ms, most=MOST_CANDIDATES)
     own = _own_part(tx, ctx, agent) if agent else None
     if own is None or any(each.mission_id == own.mission_id for each in found.candidates):
         return found

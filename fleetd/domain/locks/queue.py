@@ -17,7 +17,7 @@ from .targets import Target, target_of
 # More waits than can have begun after the last known one.
 UNSEEN = 1_000_000
 # Shorter waits leave no event.
-TOLD_MS = 1_000
+REPORTED_WAIT_MS = 1_000
 
 
 class LockTicket(Record, frozen=True, kw_only=True):
@@ -116,14 +116,14 @@ def _claimed(tx: Tx, ctx: Context, ticket: LockTicket) -> Lock | None:
             return None
         row = leases.take(tx, ctx, wanted, near.own(wanted))
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
-    _tell_wait(tx, ctx, wait, row["id"])
+    _emit_wait_ended(tx, ctx, wait, row["id"])
     return lock_of(row)
 
 
-def _tell_wait(tx: Tx, ctx: Context, wait: Row, lock_id: str | None) -> None:
+def _emit_wait_ended(tx: Tx, ctx: Context, wait: Row, lock_id: str | None) -> None:
     """Append an event that a wait is over, unless it was short."""
     waited_ms = ctx.now_ms - wait["began_ms"]
-    if wait["began_ms"] and waited_ms >= TOLD_MS:
+    if wait["began_ms"] and waited_ms >= REPORTED_WAIT_MS:
         payload = LockWaitEnded(
             file=wait["file"],
             waited_ms=waited_ms,
@@ -150,7 +150,7 @@ def dequeue(tx: Tx, ctx: Context, ticket: LockTicket, *, keep: bool) -> Lock | N
         if row["status"] == "active" and row["expires_at"] > ctx.now:
             leases.end_held(tx, ctx, row)
     tx.run("DELETE FROM lock_waits WHERE id = :id", id=ticket.wait_id)
-    _tell_wait(tx, ctx, wait, None)
+    _emit_wait_ended(tx, ctx, wait, None)
     # A wait to write blocked readers, which can read now.
     leases.serve(tx, ctx, ticket.target)
     return None

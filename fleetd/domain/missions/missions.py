@@ -124,7 +124,7 @@ def start(tx: Tx, ctx: Context, request: MissionStart) -> Mission:
     return _get(tx, row["id"])
 
 
-_TOLD = ("title", "description", "priority", "briefing")
+_STATE_FIELDS = ("title", "description", "priority", "briefing")
 
 
 def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
@@ -159,7 +159,7 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
             now=ctx.now,
             id=row["id"],
         )
-        fields = {name: changes[name] for name in _TOLD if name in changes}
+        fields = {name: changes[name] for name in _STATE_FIELDS if name in changes}
         if "origin" in changes:
             fields["automatic"] = False
         mission_changed(tx, row["id"], fields)

@@ -186,7 +186,7 @@ def _derived_now(
         agent_id=only_agent,
         reader=agent_id,
         titles=titles,
-        retold=partial(display_event, tx, ctx),
+        display=partial(display_event, tx, ctx),
     )
     if agent_id is None:
         return live

@@ -42,7 +42,7 @@ from ..snapshots import recovery_context
 from ..snapshots.plan_steps import FAILED_FIRST
 from ..snapshots.recovery_context import snapshot_scope
 from .context_builder import build, is_unknown, sees_whole_mission
-from .prompt_layout import LEAST_SAID, SHARE, Section, cut, render
+from .prompt_layout import LEAST_CHARS, SHARE, Section, cut, render
 from .restore_context import RestoreContext
 
 BEFORE = "What Your User Said Before"
@@ -51,8 +51,8 @@ LOOKED_AT = 50
 COMMANDS, PROMPTS, ANSWERS = 6, 5, 20
 # The most unhandled messages of one sender, and of all. The oldest come first.
 MESSAGES_OF_ONE, MESSAGES = 5, 20
-# The most characters of an instruction to something that runs for an agent.
-TOLD_CHARS, MAIL_CHARS = 120, 160
+# The most characters of a task, and of a sender's message.
+TASK_CHARS, MAIL_CHARS = 120, 160
 CONFLICTS, HELD, SUBAGENTS = 5, 5, 3
 # This many notes pinned by a person are never left out; no note is longer than this share.
 PINNED, NOTE_SHARE = 3, 16
@@ -106,7 +106,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
         return newest(self.tx, self.mission_id, kind, self.only_agent, most)
 
 
-class Said(msgspec.Struct, frozen=True):
+class Instructions(msgspec.Struct, frozen=True):
     """The newest instruction with the answers around it, and the instructions before it."""
 
     task: list[str]
@@ -171,7 +171,7 @@ def _sections(
     reader: Reader,
     sorties: Sequence[SortieState],
     context: RecoveryContext,
-    instructions: Said,
+    instructions: Instructions,
     restore: RestoreContext | None,
 ) -> list[Section]:
     """Return the sections of a briefing in their order; the first four are in every one."""
@@ -184,7 +184,7 @@ def _sections(
     # A reader who oversees others works on its own failures, and only reads about theirs.
     failing = _failing(_commands(reader, reader.known_id))
     steps = [each for each in context.next_steps if not _looks_at(each, failing)]
-    longest = max(reader.max_chars // NOTE_SHARE, LEAST_SAID)
+    longest = max(reader.max_chars // NOTE_SHARE, LEAST_CHARS)
     notes = note_lines(reader.tx, mission_id, agent_id, longest)
     mail, unread = _mail(reader)
     others = [*_met(reader), *_held_by_others(reader), *_fleet(reader, sorties)]
@@ -254,8 +254,8 @@ def _origin(reader: Reader) -> str:
     )
 
 
-def _instructions(reader: Reader) -> Said:
-    """Return what users said, newest first, and the agent's answers around the newest.
+def _instructions(reader: Reader) -> Instructions:
+    """Return the instructions of users, newest first, and the agent's answers around the newest.
 
     The newest instruction to the reader itself is its task, even if others got newer ones. An
     instruction to another agent names that agent.
@@ -274,9 +274,9 @@ def _instructions(reader: Reader) -> Said:
         to = "" if alone else f", to {row['agent_id']}"
         label = f"- Your user, {reader.ago(happened_at(row, data))}{to}:"
         text = f"{label}\n{verbatim(str(data['prompt']))}"
-        items.append(cut(text, max(reader.max_chars // SHARE, LEAST_SAID)))
+        items.append(cut(text, max(reader.max_chars // SHARE, LEAST_CHARS)))
     answers = _answers(reader, rows[0]) if items and own else []
-    return Said([*items[:1], *answers], items[1:])
+    return Instructions([*items[:1], *answers], items[1:])
 
 
 def _answers(reader: Reader, prompt: Row) -> list[str]:
@@ -287,7 +287,7 @@ def _answers(reader: Reader, prompt: Row) -> list[str]:
     rows = newest(reader.tx, reader.mission_id, "agent_answered", reader.agent_id, ANSWERS)
     since = next((row for row in rows if row["seq"] > prompt["seq"]), None)
     before = next((row for row in rows if row["seq"] < prompt["seq"]), None)
-    most = max(min(reader.max_chars // ANSWER_SHARE, ANSWER_CHARS), LEAST_SAID)
+    most = max(min(reader.max_chars // ANSWER_SHARE, ANSWER_CHARS), LEAST_CHARS)
     return [
         f"- {_possessive(reader, row)} answer {when}, {reader.ago(happened_at(row, data))}:"
         f"\n{verbatim_end(text, most)}"
@@ -314,7 +314,7 @@ def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> 
             continue
         files = short(", ".join(map(reader.file, sortie.files)), 200)
         if files or not is_automatic(reader.mission):
-            line = f"- {sortie.id} ({short(titles.of(sortie), TOLD_CHARS)})"
+            line = f"- {sortie.id} ({short(titles.of(sortie), TASK_CHARS)})"
             items.append(f"{line}: {files}" if files else line)
     return items
 
@@ -361,7 +361,7 @@ def _failure(reader: Reader, failing: Command | None) -> list[str]:
     if len(failing.error.splitlines()) <= 1:
         error = short_ends(failing.error, LINE_CHARS)
         return [f"{line}: {quote(error)}" if error else line]
-    most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_SAID)
+    most = max(min(reader.max_chars // OUTPUT_SHARE, OUTPUT_CHARS), LEAST_CHARS)
     return [f"{line}; its output ends:\n{verbatim_end(failing.error, most)}"]
 
 
@@ -397,7 +397,7 @@ def _running(reader: Reader) -> Section:
 
 
 def _work(reader: Reader, work: RunningWork) -> str:
-    text = f" {quote(work.told, TOLD_CHARS)}" if work.told else ""
+    text = f" {quote(work.told, TASK_CHARS)}" if work.told else ""
     output = f", output in {path(work.output, 200)}" if work.output else ""
     return f"- {work.kind} {short(work.id, 64)}{text}: last sign {reader.ago(work.seen_at)}{output}"
 
@@ -415,7 +415,7 @@ def _met(reader: Reader) -> list[str]:
         together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
         beside = "some in one directory, others " if together else ""
         merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
-        file = path(reader.file(conflict.file), TOLD_CHARS)
+        file = path(reader.file(conflict.file), TASK_CHARS)
         named.append(f"{file} (by {editors}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
     return [f"- Changed within the hour also by others: {', '.join(named)}{more}"]
@@ -539,7 +539,7 @@ def _done(
     return [
         *(_completed(s, titles) for s in kept),
         *(
-            f"- Subagent {quote(task, TOLD_CHARS)} answered: {quote(answer)}"
+            f"- Subagent {quote(task, TASK_CHARS)} answered: {quote(answer)}"
             for task, answer in inner
         ),
         *(line for _, line in ran[:COMMANDS]),
@@ -547,7 +547,7 @@ def _done(
 
 
 def _completed(sortie: SortieState, titles: Titles) -> str:
-    result = f": {quote(sortie.result, TOLD_CHARS)}" if sortie.result else ""
+    result = f": {quote(sortie.result, TASK_CHARS)}" if sortie.result else ""
     return f"- {short(titles.of(sortie), 200)}{result}"
 
 
@@ -561,7 +561,7 @@ def _ran(reader: Reader, command: Command) -> str:
 def _name_of(reader: Reader, command: Command) -> str:
     """Return a command's name, with its agent unless that is the reader."""
     suffix = f" of {command.agent_id}" if command.agent_id not in (None, reader.agent_id) else ""
-    return f"{short(command.name, TOLD_CHARS)}{suffix}"
+    return f"{short(command.name, TASK_CHARS)}{suffix}"
 
 
 def _commands(reader: Reader, agent_id: str | None) -> list[Command]:

@@ -17,7 +17,8 @@ OPENING = "## Recovery Context\n\nYou are resuming a mission after context compa
 CLOSING = "Please review the current state and continue the mission."
 # A prompt is divided into this many parts; no section may have more than one.
 SHARE = 4
-LEAST_SAID = 80
+# No text is cut to fewer characters.
+LEAST_CHARS = 80
 # A shorter prompt tells how much it leaves out, but not which command shows it.
 COMMANDS_FROM = 2_500
 
@@ -137,7 +138,7 @@ def _bare(
         top = [OPENING, head(limit)]
         text = "\n\n".join([*top, rest, CLOSING])
         room = max_chars - len(text) - len("\n\n")
-        if task and room >= min(len(task), LEAST_SAID):
+        if task and room >= min(len(task), LEAST_CHARS):
             return "\n\n".join([*top, cut(task, room), rest, CLOSING])
         if not task and len(text) <= max_chars:
             break

@@ -36,9 +36,9 @@ from .values import (
 
 # The beginnings of all telling words, in lower case.
 BEGINNINGS = ("pass", "pw", "secret", "token", "credential", "key")
-# A text with more telling names than NAMES_MAX, or with more than TOLD_MAX before possible secrets,
-# consists of them: scanning all would keep the daemon busy.
-NAMES_MAX, TOLD_MAX = 4_000, 2_000
+# A text with more telling names than NAMES_MAX, or with more than CANDIDATES_MAX before possible
+# secrets, consists of them: scanning all would keep the daemon busy.
+NAMES_MAX, CANDIDATES_MAX = 4_000, 2_000
 _BREAK = r"(?:(?:\\{1,2}r)?\\{1,2}n|\r?\n)"
 _HEAD = re.compile(
     rf"({WORDS}){SUFFIX}(?P<quote>\\{{0,3}}[\"'`]\]?)?(?P<space>[ \t]{{0,4}})"
@@ -63,7 +63,7 @@ def named(text: str) -> Iterator[Found]:
         if head is None or form is None:
             continue
         tried += 1
-        if tried > TOLD_MAX:
+        if tried > CANDIDATES_MAX:
             position = start
             break
         before = _before(lower, head)
@@ -322,11 +322,11 @@ _SETTING = re.compile(
 )
 _STATED = re.compile(r"\(?[ \t]{0,3}(?=')")
 _STOPS = re.compile(r"\s*(?:\Z|[\"'\r\n;|&)]|-)")
-_SAID_OF_OPTIONS = """
+_WORDS_AFTER_FLAGS = """
     option options file prompt argument flag value instead required missing given and with for
     string here there
 """
-_NOT_SAID = frozenset(_SAID_OF_OPTIONS.split())
+_NOT_PASSWORDS = frozenset(_WORDS_AFTER_FLAGS.split())
 
 
 def _spaced(name: Name) -> Found | None:
@@ -355,7 +355,9 @@ def _flag(name: Name) -> Found | None:
     if word.startswith("-"):
         return None
     # A word may be a password if the command ends after it, or the next option begins.
-    alone = name.kind == "password" and word.isalpha() and len(word) >= 6 and word not in _NOT_SAID
+    alone = (
+        name.kind == "password" and word.isalpha() and len(word) >= 6 and word not in _NOT_PASSWORDS
+    )
     if alone and _STOPS.match(name.text, value.start + len(word)):
         return _found(name, value)
     return _judged(name, value, "loose")

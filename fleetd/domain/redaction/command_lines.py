@@ -156,7 +156,7 @@ _PIPED_INTO = re.compile(
     r"(?:chpasswd|passwd\b|sudo[ \t]+(?:-\w+[ \t]+){0,5}-\w*S\b"
     r"|[^\n|]{1,200}--(?:password-stdin|with-token))"
 )
-_SAID = re.compile(
+_ECHO = re.compile(
     r"(?<![\w-])(?:echo|printf)[ \t]+(?:-\w+[ \t]+)?(?:['\"]?[\w.-]{1,60}:)?(?=[^\n|]{1,300}\Z)"
 )
 _HERE_STRING = re.compile(r"(?:sudo[ \t]+-S|--password-stdin)\b[^\n|<]{0,200}<<<[ \t]*")
@@ -164,7 +164,7 @@ _HERE_STRING = re.compile(r"(?:sudo[ \t]+-S|--password-stdin)\b[^\n|<]{0,200}<<<
 
 def _piped(text: str, _: str, into: re.Match[str]) -> Found | None:
     first = max(0, into.start() - _COMMAND_MAX)
-    echo = _SAID.search(text[first : into.start()])
+    echo = _ECHO.search(text[first : into.start()])
     return _argument(text, first + echo.end()) if echo else None
 
 

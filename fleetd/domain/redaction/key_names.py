@@ -44,7 +44,7 @@ SHORTENED = ("pass", "pw")
 _OPENERS, _HARMLESS_BEFORE = tuple(_OPENING.split()), tuple(_HARMLESS.split())
 _NO_SECRETS, _PASSES = tuple(_OPENING_NOTHING.split()), tuple(_SHORTENED_AFTER.split())
 _COUNTED = tuple(_COUNTED_BEFORE.split())
-_TELLING = re.compile(rf"({WORDS}){SUFFIX}\Z")
+_SECRET_NAME = re.compile(rf"({WORDS}){SUFFIX}\Z")
 _HEADERS = {"authorization": "authorization", "cookie": "cookie", "cookies": "cookie"}
 
 # Substitutes for a missing value: a variable, a mask, an earlier replacement.
@@ -111,7 +111,7 @@ def _kind_of_ending(name: str) -> str | None:
     name = lowered(name)
     if header := _HEADERS.get(name.removeprefix("proxy-").removeprefix("set-")):
         return header
-    found = _TELLING.search(name)
+    found = _SECRET_NAME.search(name)
     return (
         kind_of(found[1], name[max(0, found.start() - BEFORE) : found.start()]) if found else None
     )

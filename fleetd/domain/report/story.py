@@ -32,7 +32,7 @@ _CALLS = 1_000
 _NAMED = 20
 _SPOKEN = ("prompt_submitted", "agent_answered", "agent_paused")
 # The events whose data is read; of the others only their time and agent count.
-TOLD = (*_SPOKEN, "file_modified", "error_reported", *BEGINS_A_CALL, *ENDS_A_CALL)
+REPORTED_TYPES = (*_SPOKEN, "file_modified", "error_reported", *BEGINS_A_CALL, *ENDS_A_CALL)
 K = TypeVar("K")
 V = TypeVar("V")
 _Result = Literal["PASS", "FAIL"] | None
@@ -156,7 +156,7 @@ class Story:
         self._commits: OrderedDict[int, ReportCommit] = OrderedDict()
         self._commits_dropped = 0
 
-    def hear(self, row: Row) -> None:
+    def process(self, row: Row) -> None:
         """Process the next event."""
         data = data_of(row)
         at = happened_at(row, data)
@@ -167,10 +167,10 @@ class Story:
         part = self._part(row["agent_id"]) if row["agent_id"] is not None else None
         if part is not None:
             _pass_time(part, row, at)
-        if row["type"] in TOLD:
+        if row["type"] in REPORTED_TYPES:
             self._take_in(row, data, at, part)
-        if part is not None and row["type"] in compactions.HEARD:
-            part.compactions.hear(row)
+        if part is not None and row["type"] in compactions.EVALUATED_TYPES:
+            part.compactions.process(row)
 
     def _part(self, agent_id: str) -> Part:
         return self.parts.get(agent_id, lambda: Part(agent_id, compactions.Story(agent_id)))

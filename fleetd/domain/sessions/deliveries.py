@@ -109,7 +109,7 @@ def _count(
     tx: Tx, ctx: Context, harness: str, report: Report | None, *, from_spool: bool, unfit: bool
 ) -> None:
     happenings = report.happenings if report else ()
-    tells = any(not isinstance(each, _BOUNDS) for each in happenings)
+    has_content = any(not isinstance(each, _BOUNDS) for each in happenings)
     tx.run(
         "INSERT INTO hook_counts (harness, deliveries, from_spool, unfit, last_event,"
         " last_event_at, told_at, version)"
@@ -126,7 +126,7 @@ def _count(
         unfit=int(unfit),
         event=report.event if report else None,
         now=ctx.now,
-        told_at=ctx.now if tells else None,
+        told_at=ctx.now if has_content else None,
         version=(report.version or ctx.facts.harness_version) if report else None,
     )
 

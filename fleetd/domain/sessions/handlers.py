@@ -266,10 +266,12 @@ def _unapproved_plan(hook: HookContext) -> str | None:
 
 
 def _refused(hook: HookContext, refusal: Refused) -> None:
-    say = facts.plan_refused if refusal.what == "plan" else facts.permission_denied
+    fact_text = facts.plan_refused if refusal.what == "plan" else facts.permission_denied
     if (mission_id := hook.mission()) is not None:
-        text = say(refusal.about, refusal.reason)
-        facts.record(hook.tx, hook.ctx, mission_id, hook.agent_id, text, again=refusal.retold)
+        text = fact_text(refusal.about, refusal.reason)
+        facts.record(
+            hook.tx, hook.ctx, mission_id, hook.agent_id, text, again=refusal.maybe_repeated
+        )
 
 
 def _commit_reverted(hook: HookContext, event: CommitReverted) -> None:
@@ -475,7 +477,7 @@ def _failed(hook: HookContext, failure: Failed) -> None:
     on_error.note(hook.tx, hook.ctx, error)
     # The turn is over, even without an answer.
     hook.append(("agent_paused", {}))
-    text = failure.said or (None if failure.message == NAMELESS else failure.message)
+    text = failure.shown_message or (None if failure.message == NAMELESS else failure.message)
     hook.need(Need("limit" if failure.limited else "failed", text, failure.reset_at))
 
 
@@ -573,7 +575,7 @@ def _task_of_subagent(hook: HookContext) -> str | None:
         return None
     rows = tx.all("SELECT call_id FROM tool_calls WHERE agent_id = :agent", agent=agent_id)
     still = {row["call_id"] for row in rows}
-    taken = running.told_of_subagents(tx, agent_id)
+    taken = running.subagent_tasks(tx, agent_id)
     for row, data in calls:
         task, began = str(data["task"]), event_log.happened_at(row, data)
         if data.get("call_id") in still and taken.get(needs.one_line(task), "") < began:

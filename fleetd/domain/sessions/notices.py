@@ -52,8 +52,8 @@ def add_handover(tx: Tx, agent_id: str, word: HandoverNotice) -> None:
     known = tx.value("SELECT value FROM store_meta WHERE key = :key", key=_KEY + agent_id)
     before = _words(known) if known else []
     words = [each for each in before if each.other != word.other]
-    unheard = {each.what for each in before if each.other == word.other}
-    if _UNDOES.get(word.what) not in unheard:
+    unread = {each.what for each in before if each.other == word.other}
+    if _UNDOES.get(word.what) not in unread:
         words.append(word)
     if not words:
         tx.run("DELETE FROM store_meta WHERE key = :key", key=_KEY + agent_id)

@@ -108,12 +108,12 @@ def record(tx: Tx, ctx: Context, delivery: HookDelivery) -> Recorded:
     window = find_window(tx, key_of(report))
     if duplicate:
         return Recorded(known=True, agent_id=window.agent_id if window else None)
-    if _says_nothing(report, window):
+    if _nothing_to_store(report, window):
         return Recorded()
     return _record(tx, ctx, delivery, window)
 
 
-def _says_nothing(report: Report, window: Window | None) -> bool:
+def _nothing_to_store(report: Report, window: Window | None) -> bool:
     """Return whether there is nothing to store: no happening, or the end of what is not open.
 
     Gemini CLI reports the end three times when its user quits. What a harness reports in passing

@@ -254,7 +254,7 @@ def _taken(tx: Tx, agent_id: str, key: Key, *, unless_ended: bool) -> bool:
 _mark = msgspec.json.Decoder(TranscriptMark).decode
 _WORK = (PromptSubmitted, ToolStarted, ToolFinished, Paused)
 # Events that show work; the beginning or compaction of a session shows none.
-_TELLING = (
+_WORK_TYPES = (
     *("prompt_submitted", "command_started", "command_finished", "tool_started"),
     *("tool_finished", "tool_failed", "file_modified", "agent_answered", "error_reported"),
 )
@@ -348,7 +348,8 @@ def knows_work(tx: Tx, mission_id: str, agent_id: str) -> bool:
     return tx.exists(
         "SELECT 1 AS known FROM missions m WHERE m.id = :mission AND (m.origin <> 'session'"
         " OR m.total_sorties > 0"
-        f" OR EXISTS (SELECT 1 FROM events WHERE mission_id = m.id AND type IN {in_sql(_TELLING)})"
+        " OR EXISTS (SELECT 1 FROM events WHERE mission_id = m.id"
+        f" AND type IN {in_sql(_WORK_TYPES)})"
         " OR EXISTS (SELECT 1 FROM notes WHERE mission_id = m.id)"
         " OR EXISTS (SELECT 1 FROM locks WHERE held_by = :agent AND status = 'active')"
         " OR EXISTS (SELECT 1 FROM deliveries WHERE agent_id = :agent"

@@ -114,7 +114,7 @@ class _Call(msgspec.Struct):
     begun_ms: int | None = None
     ended_ms: int | None = None
 
-    def hear(self, kind: str, data: dict[str, Any], at_ms: int) -> None:
+    def apply(self, kind: str, data: dict[str, Any], at_ms: int) -> None:
         """Apply an event; fields that it lacks stay unchanged."""
         self.shell = self.shell or kind.startswith("command")
         self.command = _text(data, "command") or self.command
@@ -194,7 +194,7 @@ def _calls(rows: Sequence[Row], tx: Tx, span: Span | None) -> list[_Call]:
             known = ended.pop(name, None) if call_id else None
             call = known or open_calls.pop(name, None) or _Call()
             ended[name if call_id else f"\0{row['seq']}"] = call
-        call.hear(kind, data, at_ms)
+        call.apply(kind, data, at_ms)
     if span is not None:
         _find_beginnings(tx, span, ended)
     return list(ended.values())

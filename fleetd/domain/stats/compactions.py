@@ -37,7 +37,7 @@ _BRIEFINGS: dict[str, _Briefing] = {
     "briefing_missed": "off",
 }
 _MARKS = tuple(_BRIEFINGS)
-HEARD = (*_MARKS, "recovery_briefed", "file_modified", *BEGINS_A_CALL, *ENDS_A_CALL)
+EVALUATED_TYPES = (*_MARKS, "recovery_briefed", "file_modified", *BEGINS_A_CALL, *ENDS_A_CALL)
 _NEVER = float("inf")
 
 # What a call does: a word for its kind, and a command, a file or a task.
@@ -96,7 +96,8 @@ def next_events(tx: Tx, ctx: Context, span: Span, since: int) -> list[Row]:
         # What a harness kept of a window can be long, and is not needed here.
         "SELECT seq, type, timestamp, mission_id,"
         " CASE WHEN type = 'window_compacted' THEN '{}' ELSE data_json END AS data_json"
-        f" FROM events WHERE agent_id = :agent AND seq > :since AND type IN {in_sql(HEARD)}"
+        " FROM events WHERE agent_id = :agent AND seq > :since"
+        f" AND type IN {in_sql(EVALUATED_TYPES)}"
         " ORDER BY seq LIMIT :most",
         agent=span.agent_id,
         since=since,
@@ -156,7 +157,7 @@ class Story:
         found = (each for each in self._compactions if each.seq >= span.first_seq)
         return [each.effect(self._agent_id, now) for each in found]
 
-    def hear(self, row: Row) -> None:
+    def process(self, row: Row) -> None:
         """Process the next event."""
         kind, data = row["type"], data_of(row)
         if kind == "file_modified":

@@ -25,7 +25,7 @@ async def scan(engine: Engine, *, only_ours: bool = False) -> int:
     """
     found = await engine.read(due_work, engine.awake_since_ms, only_ours=only_ours)
     if found.agents:
-        await act(engine, agent_loss.lose_unheard, found.agents)
+        await act(engine, agent_loss.lose_silent_agent, found.agents)
         # An agent that is lost now may have excused the silence of a mission, on any machine.
         found = await engine.read(due_work, engine.awake_since_ms)
     await act(engine, state.begin_episode, found.missions)

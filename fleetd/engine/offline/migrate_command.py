@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .migrate_store import MigrationEnds
 
 # Nobody needs more frequent reports.
-TELL_S = 0.1
+PROGRESS_INTERVAL_S = 0.1
 REQUEST_BYTES = 65_536
 
 
@@ -48,7 +48,7 @@ def run(loaded: Loaded) -> int:
         return _refuse(InvalidState(str(error), hint="Nothing was changed."))
     except KeyboardInterrupt:
         return _refuse(InvalidState("Interrupted.", hint="Nothing was moved."))
-    _say(reply)
+    _print_reply(reply)
     return int(reply.report is not None and not reply.report.same)
 
 
@@ -137,11 +137,11 @@ class _ProgressPrinter:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() >= self._next:
-            _say(MigrationReply(progress=(what, done, total)))
-            self._next = time.monotonic() + TELL_S
+            _print_reply(MigrationReply(progress=(what, done, total)))
+            self._next = time.monotonic() + PROGRESS_INTERVAL_S
 
 
-def _say(reply: MigrationReply) -> None:
+def _print_reply(reply: MigrationReply) -> None:
     with suppress(BrokenPipeError):  # the caller is gone; the work is finished anyway
         sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
         sys.stdout.buffer.flush()
@@ -149,5 +149,5 @@ def _say(reply: MigrationReply) -> None:
 
 def _refuse(error: FleetError) -> int:
     document = {"code": error.code, "message": error.message, "data": error.data()}
-    _say(MigrationReply(error=document))
+    _print_reply(MigrationReply(error=document))
     return error.exit_status

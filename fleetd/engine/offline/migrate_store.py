@@ -27,7 +27,15 @@ from ...store.sqlite.offline import fold
 from ...store.sqlite.online_backup import part_of
 from ...store.sqlite.swap import Moves, clear_up, confirm, files_of, put_in_place, unused
 from ...store.transfer import postgres_side, sqlite_side
-from ...store.transfer.copy import StoreSide, Table, Tell, TransferPlan, compare, copy_rows, size
+from ...store.transfer.copy import (
+    OnProgress,
+    StoreSide,
+    Table,
+    TransferPlan,
+    compare,
+    copy_rows,
+    size,
+)
 from ...store.transfer.postgres_side import PostgresSide
 from ...store.transfer.sqlite_side import SqliteSide
 
@@ -130,13 +138,13 @@ def check_alone(side: PostgresSide, machine: str) -> None:
         )
 
 
-def move(ends: MigrationEnds, tell: Tell) -> Migration:
+def move(ends: MigrationEnds, on_progress: OnProgress) -> Migration:
     """Move the store and return what was compared; raises FleetError, and then nothing moved."""
     clear_up(ends.database)
-    return _to_server(ends, tell) if ends.there else _from_server(ends, tell)
+    return _to_server(ends, on_progress) if ends.there else _from_server(ends, on_progress)
 
 
-def _to_server(ends: MigrationEnds, tell: Tell) -> Migration:
+def _to_server(ends: MigrationEnds, on_progress: OnProgress) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with (
         sqlite_side.opened(ends.database) as source,
@@ -146,9 +154,9 @@ def _to_server(ends: MigrationEnds, tell: Tell) -> Migration:
         known = check_source(source)
         check_alone(target, ends.machine)
         check_target(target, plan.tables, known)
-        copy_rows(source, target, plan, tell)
+        copy_rows(source, target, plan, on_progress)
         note_arrived(target.tx, source.where, now)
-        checks = _all_same(compare(source, target, plan, tell))
+        checks = _all_same(compare(source, target, plan, on_progress))
         _mark_moving(source, target.where, now)
         target.commit()
         target.ease(plan.carried)
@@ -157,7 +165,7 @@ def _to_server(ends: MigrationEnds, tell: Tell) -> Migration:
         return _report(ends, source.where, target.where, checks, begun)
 
 
-def _from_server(ends: MigrationEnds, tell: Tell) -> Migration:
+def _from_server(ends: MigrationEnds, on_progress: OnProgress) -> Migration:
     begun, now = time.monotonic(), iso(wall_clock())
     with postgres_side.opened(ends.url, make=False) as source:
         check_alone(source, ends.machine)
@@ -169,9 +177,9 @@ def _from_server(ends: MigrationEnds, tell: Tell) -> Migration:
         with part_of(ends.database) as part:
             with sqlite_side.made(part) as target:
                 plan = ends.plan(target)
-                copy_rows(source, target, plan, tell)
+                copy_rows(source, target, plan, on_progress)
                 note_arrived(target.tx, source.where, now)
-                checks = _all_same(compare(source, target, plan, tell))
+                checks = _all_same(compare(source, target, plan, on_progress))
                 target.commit()
             _mark_moving(source, str(ends.database), now)
             try:
@@ -229,7 +237,7 @@ def _swap_in(part: Path, database: Path, now: str) -> Path | None:
     return aside / database.name if aside else None
 
 
-def check(ends: MigrationEnds, tell: Tell) -> Migration:
+def check(ends: MigrationEnds, on_progress: OnProgress) -> Migration:
     """Compare both stores without changing either."""
     begun = time.monotonic()
     with (
@@ -238,7 +246,7 @@ def check(ends: MigrationEnds, tell: Tell) -> Migration:
     ):
         plan = ends.plan(here)
         source, target = (here, server_side) if ends.there else (server_side, here)
-        checks = compare(source, target, plan, tell)
+        checks = compare(source, target, plan, on_progress)
         return _report(ends, source.where, target.where, checks, begun, moved=False)
 
 

@@ -17,6 +17,6 @@ async def get(engine: Engine, request: ReportGet, caller: Caller) -> Report:
         position = 0
         while rows := await engine.read(collect.next_events, subject, place, position):
             for row in rows:
-                story.hear(row)
+                story.process(row)
             position = rows[-1]["seq"]
     return await engine.read(collect.finish, subject, story)

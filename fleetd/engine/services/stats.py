@@ -17,7 +17,7 @@ async def recovery(engine: Engine, request: StatsRecovery, caller: Caller) -> Re
         position = await engine.read(compactions.start_of, span)
         while rows := await engine.read(compactions.next_events, span, position):
             for row in rows:
-                story.hear(row)
+                story.process(row)
             position = rows[-1]["seq"]
         tally.add(story.effects(span, now))
     return tally.stats()

@@ -107,7 +107,7 @@ _PREPARED = f"""
 _TURN_TAKEN = _TAKE_TURN.index("EXECUTE take_turns")
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
 _COMMIT = b"COMMIT"
-_TELL_END = b"EXECUTE log_end; COMMIT"
+_READ_END_AND_COMMIT = b"EXECUTE log_end; COMMIT"
 # The longest turn while others wait. A single request may take longer.
 _TURN_S = 0.25
 # A daemon that waited this long for its turn has a short one: many others wait too.
@@ -245,17 +245,17 @@ def number_after(counter: Counter, times: int) -> str:
     return f"current_setting('fleetd.{counter}')::bigint + {times}"
 
 
-def commit(connection: ServerConnection, *, tell_end: bool) -> int:
+def commit(connection: ServerConnection, *, read_end: bool) -> int:
     """Commit; return how far the log has come, 0 if not asked.
 
     Raises psycopg.Error, after which nobody knows whether it was committed if the connection is
     gone too.
     """
-    results = connection.simple_query(_TELL_END if tell_end else _COMMIT)
+    results = connection.simple_query(_READ_END_AND_COMMIT if read_end else _COMMIT)
     # A transaction that cannot be committed is rolled back without an error.
     if results[-1].command_status != b"COMMIT":
         raise psycopg.errors.TransactionRollback("the server rolled back")
-    return (_number(results[0]) or 0) if tell_end else 0
+    return (_number(results[0]) or 0) if read_end else 0
 
 
 def counted(connection: ServerConnection, machine: str) -> int:

@@ -52,7 +52,7 @@ class ServerUnusable(Exception):
     """The server cannot be used; names it, the step, and whether a start is refused for it."""
 
     def __init__(self, where: str, gone: ServerAway) -> None:
-        super().__init__(f"cannot be used ({gone.step}): {gone.said}")
+        super().__init__(f"cannot be used ({gone.step}): {gone.message}")
         self.where = where
         self.final = gone.final
 

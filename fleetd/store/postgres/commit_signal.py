@@ -54,7 +54,7 @@ class NotificationListener:
         self._descriptor = os.dup(connection.fileno())
 
     async def wait(self) -> None:
-        """Wait until something was said; raises psycopg.Error once the server is gone."""
+        """Wait for a notification; raises psycopg.Error once the server is gone."""
         # What came right behind an answer is read already.
         if self._drain():
             await trio.lowlevel.checkpoint()
@@ -67,7 +67,7 @@ class NotificationListener:
             raise psycopg.OperationalError("the server closed the connection")
 
     def _drain(self) -> bool:
-        """Pass on what was said; whether anything was."""
+        """Pass on the received notifications; return whether there were any."""
         received = False
         while (notice := self._connection.pgconn.notifies()) is not None:
             self._on_notice(notice.be_pid)
@@ -81,26 +81,26 @@ class NotificationListener:
 
 
 class CommitSignal:
-    """Notifies, listens and looks on one connection; calls ``heard`` when others have committed.
+    """Notifies, listens and looks on one connection; calls ``on_commits`` after others' commits.
 
     All methods but ``take`` belong to the trio thread.
     """
 
     def __init__(
-        self, server: PostgresServer, heard: Callable[[], None], followers: Followers
+        self, server: PostgresServer, on_commits: Callable[[], None], followers: Followers
     ) -> None:
-        self.heard = heard
+        self.on_commits = on_commits
         self._server = server
         self._followers = followers
         followers.on_arrival = self._arrived
-        self._hearing: trio.CancelScope | None = None
+        self._wait_scope: trio.CancelScope | None = None
         self._listen = b""
         self._pid = 0
         self._listening = False
         self._followed = False
         """Whether anybody has begun to follow since the last heartbeat."""
         self._pending = False
-        self._untold = False
+        self._unnotified = False
         """Whether others must still be notified of a commit."""
         self._notify_at = self._beat_at = self._looked_at = 0.0
         self._look_at = math.inf
@@ -112,13 +112,13 @@ class CommitSignal:
         row = connection.execute(_NAME).fetchone()
         self._listen = (_LISTEN % (row[0] if row else "")).encode()
         connection.simple_query(_PREPARE)
-        self._pid, *_ = connection.backend  # a pooler in between tells another one
+        self._pid, *_ = connection.backend  # a pooler in between reports another one
         # What arrives while something else is asked.
-        connection.add_notify_handler(lambda notice: self._overheard(notice.pid))
+        connection.add_notify_handler(lambda notice: self._on_notification(notice.pid))
 
     def committed(self) -> None:
-        """Tell other machines soon that this one has committed."""
-        self._untold = True
+        """Notify other machines soon that this one has committed."""
+        self._unnotified = True
         self._wake()
 
     def was_read(self) -> None:
@@ -136,29 +136,32 @@ class CommitSignal:
             self._wake()
 
     def _wake(self) -> None:
-        if self._hearing is not None:
-            self._hearing.cancel()
+        if self._wait_scope is not None:
+            self._wait_scope.cancel()
 
     async def attend(self, connection: ServerConnection, on_thread: OnThread) -> None:
-        """Tell, hear and look until cancelled; raises psycopg.Error once the server is gone."""
-        listener = NotificationListener(connection, self._overheard)
+        """Notify, listen and look until cancelled; raises psycopg.Error once the server is gone."""
+        listener = NotificationListener(connection, self._on_notification)
         begun = trio.current_time()
         self._beat_at, self._look_at = begun + HEARTBEAT_S, begun + LOOK_S
-        self._listening, self._untold = False, True  # of what was committed without a connection
+        self._listening, self._unnotified = (
+            False,
+            True,
+        )  # of what was committed without a connection
         self._end = 0
         try:
             while True:
-                await self._hear(listener)
+                await self._wait_until_due(listener)
                 await self._act(on_thread)
         finally:
             listener.close()
 
-    async def _hear(self, listener: NotificationListener) -> None:
-        """Pass on what others say until there is something to do."""
+    async def _wait_until_due(self, listener: NotificationListener) -> None:
+        """Pass on notifications until our next notification, look or heartbeat is due."""
         while True:
-            with trio.CancelScope(deadline=self._due_at()) as self._hearing:
+            with trio.CancelScope(deadline=self._due_at()) as self._wait_scope:
                 await listener.wait()
-            self._hearing = None
+            self._wait_scope = None
             if self._pass_on():
                 self._look_at = min(self._look_at, self._looked_at + _FOLLOW_S)
             if self._due_at() <= trio.current_time():
@@ -168,16 +171,16 @@ class CommitSignal:
         if self._followers.number and not self._listening:
             return -math.inf
         due = min(self._beat_at, self._look_at)
-        return min(due, self._notify_at) if self._untold else due
+        return min(due, self._notify_at) if self._unnotified else due
 
     async def _act(self, on_thread: OnThread) -> None:
         """Do what is due, in one visit to a thread."""
         now = trio.current_time()
-        notify, beat = self._untold and now >= self._notify_at, now >= self._beat_at
+        notify, beat = self._unnotified and now >= self._notify_at, now >= self._beat_at
         look = beat or now >= self._look_at
         listen = self._listens(beat=beat)
         if notify:
-            self._untold = False
+            self._unnotified = False
             self._notify_at = now + NOTIFY_S
         statements = [_NOTIFY] if notify else []
         if listen != self._listening:
@@ -217,13 +220,13 @@ class CommitSignal:
             return self._server.beat(connection)
         return self._server.lost_commits.follow(connection).end if look else 0
 
-    def _overheard(self, pid: int) -> None:
-        """Note that others have committed, on whatever thread; one hears oneself too."""
+    def _on_notification(self, pid: int) -> None:
+        """Note that others have committed, on any thread; our own notifications arrive too."""
         if pid != self._pid:
             self._pending = True
 
     def _pass_on(self) -> bool:
         pending, self._pending = self._pending, False
         if pending:
-            self.heard()
+            self.on_commits()
         return pending

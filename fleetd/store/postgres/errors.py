@@ -20,7 +20,7 @@ from ...protocol.errors import (
 )
 from ..api import StoreRefused
 
-_SAID_MAX = 300
+_MESSAGE_MAX = 300
 # Class 08 and these end the connection: what follows on it fails for no reason of its own.
 _ENDS = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 # Another transaction was in the way, and is not any more: the same again may well succeed.
@@ -60,12 +60,12 @@ class Stalled(psycopg.OperationalError):
 
 
 class ServerAway(Exception):
-    """The server cannot be used now; says at which step, and whether that will not mend itself."""
+    """The server cannot be used now: at which step, its message, and whether that is ``final``."""
 
-    def __init__(self, step: str, said: str, *, final: bool = False) -> None:
-        super().__init__(f"{step}: {said}")
+    def __init__(self, step: str, message: str, *, final: bool = False) -> None:
+        super().__init__(f"{step}: {message}")
         self.step = step
-        self.said = said
+        self.message = message
         self.final = final
 
 
@@ -78,15 +78,15 @@ class InDoubt(ServerAway):
 
 
 def server_message(error: BaseException) -> str:
-    """Return what the server, or libpq, said, on one line that is fit for a person."""
+    """Return the message of the server, or of libpq, on one line that is fit for a person."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     first = (primary or str(error)).strip().partition("\n")[0]  # what follows are guesses
     text = re.sub(r"^(?:connection failed: |connection is bad: )", "", clean(first)).rstrip(".")
-    return text if len(text) <= _SAID_MAX else text[:_SAID_MAX] + "…"
+    return text if len(text) <= _MESSAGE_MAX else text[:_MESSAGE_MAX] + "…"
 
 
 def is_final(text: str) -> bool:
-    """Whether what was said at connecting will be said again until somebody mends it."""
+    """Whether a message at connecting will come again until somebody repairs its cause."""
     return _FINAL.search(text) is not None
 
 

@@ -199,7 +199,7 @@ class PostgresCommitter:
         self._slot.drop()
         if flush.scripts[0].error is not None:  # nothing of it was to be kept
             raise _FlushLost from error
-        unknown = outcome_unknown(self._where.name, as_away(error, "committing").said)
+        unknown = outcome_unknown(self._where.name, as_away(error, "committing").message)
         try:
             committed = self._was_committed(number, error)
         except InDoubt:
@@ -256,22 +256,22 @@ class PostgresCommitter:
             connection.simple_query(b"ROLLBACK")
             return taken
         try:
-            if not self._commit(connection, number, tell_end=batch.has_events(done)):
+            if not self._commit(connection, number, read_end=batch.has_events(done)):
                 return 0
         except InDoubt as doubt:
             for job, _ in done:
                 job.effects = []
-                job.fail(outcome_unknown(self._where.name, doubt.said))
+                job.fail(outcome_unknown(self._where.name, doubt.message))
             raise
         self.has_listeners = turn.has_listeners
         for job, value in done:
             job.succeed(value)
         return taken
 
-    def _commit(self, connection: ServerConnection, number: int, *, tell_end: bool) -> bool:
+    def _commit(self, connection: ServerConnection, number: int, *, read_end: bool) -> bool:
         begun = time.perf_counter_ns()
         try:
-            end = batch.commit(connection, tell_end=tell_end)
+            end = batch.commit(connection, read_end=read_end)
         except psycopg.Error as error:
             if was_idle_too_long(error) or not (connection.closed or ends_connection(error)):
                 raise  # the server is there, and says that it did not
@@ -300,7 +300,7 @@ class PostgresCommitter:
             except (ServerAway, psycopg.Error) as trouble:
                 self._slot.drop()
                 if time.monotonic() > deadline or self._server.hurry.now:
-                    raise InDoubt("committing", as_away(error, "committing").said) from trouble
+                    raise InDoubt("committing", as_away(error, "committing").message) from trouble
             time.sleep(_DOUBT_PAUSE_S)
 
 

@@ -47,7 +47,7 @@ class Reconnector:
 
     def message(self, gone: ServerAway) -> str:
         """Return the sentence that names the server, the step and what was said."""
-        return f"{self._where.name} cannot be used ({gone.step}): {gone.said}"
+        return f"{self._where.name} cannot be used ({gone.step}): {gone.message}"
 
     def describe(self, gone: ServerAway) -> Away:
         """Return the same as the store tells it, from now on."""
@@ -88,7 +88,9 @@ class Reconnector:
                 except psycopg.Error as error:
                     in_vain = 0
                     log.info(
-                        "%s disconnected (%s)", self._where.name, as_away(error, "listening").said
+                        "%s disconnected (%s)",
+                        self._where.name,
+                        as_away(error, "listening").message,
                     )
                 else:
                     in_vain = 0
@@ -116,7 +118,7 @@ class Reconnector:
                 back()
                 log.warning("%s is back", self._where.name)
                 self.availability.regain()
-            self._signal.heard()  # of what was committed meanwhile
+            self._signal.on_commits()  # of what was committed meanwhile
             with trio.CancelScope() as self._attending:
                 await self._signal.attend(listener.connection, listener.on_thread)
         finally:

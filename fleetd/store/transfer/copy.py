@@ -68,8 +68,8 @@ OWN_KEYS = ("moved_to", "moving_to", "arrived", "boot")
 _FILED = "backed_up_at"
 # Columns that describe the files of a record.
 _FILES = (_FILED, "compressed_at", "gzip_digest", "gzip_bytes")
-TELL_EVERY = 500
-Tell = Callable[[str, int, int], None]
+PROGRESS_ROWS = 500
+OnProgress = Callable[[str, int, int], None]
 
 
 class TransferPlan(msgspec.Struct, frozen=True):
@@ -140,24 +140,26 @@ def _with(row: Values, place: int, value: Any) -> Values:
     return (*row[:place], value, *row[place + 1 :])
 
 
-def copy_rows(source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell) -> None:
+def copy_rows(
+    source: StoreSide, target: StoreSide, plan: TransferPlan, on_progress: OnProgress
+) -> None:
     """Replace all rows of the target by those of the source."""
     target.empty(plan.tables)
     for table in plan.carried:
         rows = plan.leaving(table, source.rows(table))
-        target.fill(table, _reported(table.name, rows, size(source, table), tell))
+        target.fill(table, _reported(table.name, rows, size(source, table), on_progress))
     given = source.numbers(plan.numbered)
     target.count_on({name: number for name, number in given.items() if number})
 
 
 def compare(
-    source: StoreSide, target: StoreSide, plan: TransferPlan, tell: Tell
+    source: StoreSide, target: StoreSide, plan: TransferPlan, on_progress: OnProgress
 ) -> list[TableCheck]:
     """Read both stores whole; return the number and the checksum of each table's rows."""
     found = []
     for table in plan.carried:
         rows = plan.leaving(table, source.rows(table))
-        here = _digest(_reported(f"{table.name} compared", rows, size(source, table), tell))
+        here = _digest(_reported(f"{table.name} compared", rows, size(source, table), on_progress))
         there = _digest(plan.staying_out(table, target.rows(table)))
         first = None
         if here != there:
@@ -194,11 +196,13 @@ def size(side: StoreSide, table: Table) -> int:
     return int(side.tx.value(f"SELECT count(*) AS number FROM {table.name}"))
 
 
-def _reported(what: str, rows: Iterable[Values], total: int, tell: Tell) -> Iterator[Values]:
+def _reported(
+    what: str, rows: Iterable[Values], total: int, on_progress: OnProgress
+) -> Iterator[Values]:
     """Yield rows, and report now and then how many there were."""
     for done, row in enumerate(rows):
-        if done % TELL_EVERY == 0:
-            tell(what, done, total)
+        if done % PROGRESS_ROWS == 0:
+            on_progress(what, done, total)
         yield row
 
 

@@ -189,8 +189,8 @@ def _errors_translated(where: str) -> Iterator[None]:
         raise InvalidState(str(error), hint="Nothing was changed.") from error
     except ServerAway as away:
         raise Unavailable(
-            f"{where} cannot be used ({away.step}): {away.said}.",
-            hint=_LET_IN if "no password supplied" in away.said else "Nothing was changed.",
+            f"{where} cannot be used ({away.step}): {away.message}.",
+            hint=_LET_IN if "no password supplied" in away.message else "Nothing was changed.",
         ) from away
     except psycopg.Error as error:
         raise _refusal(where, error) from error

@@ -402,9 +402,9 @@ async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(m
     await touch(south)
     await pass_by(2 * HEARTBEAT_MS, north, south)
 
-    assert not await north.engine.write(agent_loss.lose_unheard, "spec-1")
+    assert not await north.engine.write(agent_loss.lose_silent_agent, "spec-1")
     await pass_by(LEFT_MS, north, south)
-    assert await north.engine.write(agent_loss.lose_unheard, "spec-1")
+    assert await north.engine.write(agent_loss.lose_silent_agent, "spec-1")
 
 
 # --- what is not judged while word may be on its way ----------------------------------------------

@@ -60,7 +60,10 @@ async def test_what_was_refused_is_ruled_out(fleet: Fleet) -> None:
 
 async def test_the_same_is_noted_once_and_a_withdrawn_one_may_come_again(fleet: Fleet) -> None:
     window = await session(fleet)
-    again, retold = Refused("permission", "Bash: x"), Refused("permission", "y", retold=True)
+    again, retold = (
+        Refused("permission", "Bash: x"),
+        Refused("permission", "y", maybe_repeated=True),
+    )
     for _ in range(3):
         await window.tell(again, retold)
         fleet.clock.pass_by(MINUTE)
@@ -74,7 +77,7 @@ async def test_the_same_is_noted_once_and_a_withdrawn_one_may_come_again(fleet: 
 
 async def test_a_transcript_tells_of_refusals_each_time_it_is_read(fleet: Fleet) -> None:
     window = await session(fleet, harness="codex")
-    said = (Refused("permission", f"exec command: make push {SECRET}", retold=True),)
+    said = (Refused("permission", f"exec command: make push {SECRET}", maybe_repeated=True),)
     for _ in range(2):
         await window.tell(Paused("Done"), earlier=said)
         fleet.clock.pass_by(MINUTE)
