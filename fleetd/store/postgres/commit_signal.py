@@ -144,10 +144,8 @@ class CommitSignal:
         listener = NotificationListener(connection, self._on_notification)
         begun = trio.current_time()
         self._beat_at, self._look_at = begun + HEARTBEAT_S, begun + LOOK_S
-        self._listening, self._unnotified = (
-            False,
-            True,
-        )  # of what was committed without a connection
+        # Commits without a connection were not notified.
+        self._listening, self._unnotified = False, True
         self._end = 0
         try:
             while True:
