@@ -1,7 +1,7 @@
 """``python -m benchmarks.shared``: one store for several machines, beside one of one's own.
 
 Daemons, server and clients share this computer and its disk; the server is as it comes (fsync,
-synchronous_commit and full_page_writes are on). It takes about three minutes.
+synchronous_commit and full_page_writes are on). It takes about six minutes.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from ..references import appending
 from .asking import in_turn, questions
 from .crowd import Crowd, crowd
 from .daemons import alone, far, sharing
-from .hearing import SubscriberLatency, measure_latency
 from .page import Distance, Shared, text, write
 from .spread import ALONE, HookCost, Spread, hook_costs, select_ms, spread
+from .subscriber_latency import SubscriberLatency, measure_latency
 
 RUNS, SECONDS, EVENTS = 60, 1.2, 80
 SPREAD_S = 4.0

@@ -10,8 +10,8 @@ from ..marks import marks, put
 from ..measure import Samples
 from .asking import Asked
 from .crowd import Crowd
-from .hearing import SubscriberLatency
 from .spread import HookCost, Spread
+from .subscriber_latency import SubscriberLatency
 
 NAME = "shared"
 BEGIN, END = marks(NAME)

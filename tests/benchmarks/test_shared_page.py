@@ -8,9 +8,9 @@ from benchmarks.machine import Machine
 from benchmarks.measure import Samples
 from benchmarks.shared.asking import Asked
 from benchmarks.shared.crowd import Crowd
-from benchmarks.shared.hearing import SubscriberLatency
 from benchmarks.shared.page import BEGIN, END, Distance, Shared, text, write
 from benchmarks.shared.spread import HookCost, Spread
+from benchmarks.shared.subscriber_latency import SubscriberLatency
 
 QUICK, SLOW = Samples([1.0, 1.0, 2.0]), Samples([3.0, 3.0, 4.0])
 MACHINE = Machine(
