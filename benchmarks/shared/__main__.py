@@ -95,7 +95,7 @@ def _measure(options: argparse.Namespace) -> Shared:
         select_ms=select,
         asked=asked,
         crowds=crowds,
-        heard=latencies,
+        latencies=latencies,
         distances=distances,
         spreads=spreads,
         costs=costs,

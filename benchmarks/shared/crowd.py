@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Crowd(msgspec.Struct, frozen=True):
     """The results of so many clients of so many daemons; times in ms.
 
     ``batch`` is the average number of requests in a commit; ``wal_bytes`` is the WAL that the
-    server wrote for each; both are 0 where they are unknown.
+    server wrote for each; both include the warm-up, and are 0 where they are unknown.
     """
 
     what: str
@@ -59,10 +59,12 @@ def crowd(
     server: LocalPostgres | None,
     warm_s: float | None = None,
     hooks: Sequence[Payload] = (edit,),
+    on_warm: Callable[[], object] = lambda: None,
 ) -> Crowd:
     """Let this many clients in total send requests to their daemons, one after each answer.
 
-    A client sends the ``hooks`` in turn. Requests in the first ``warm_s`` do not count.
+    A client sends the ``hooks`` in turn. Requests in the first ``warm_s`` do not count; then
+    ``on_warm`` is called.
     """
     warm_s = WARM * seconds if warm_s is None else warm_s
     calls = [
@@ -76,11 +78,13 @@ def crowd(
         _process(fleet, first, number, warm_s, seconds, calls)
         for first, (fleet, number) in enumerate(zip(fleets, each, strict=True))
     ]
+    _begin(processes, warm_s)
+    on_warm()
     results = [json.loads(process.communicate()[0]) for process in processes]
     written = wal_bytes(server) - wal
     asked = sum(one["all"] for one in results)
     if what == HOOK and (taken := hooks_taken(fleets[0]) - before_hooks) != asked:
-        raise RuntimeError(f"{asked} hooks were told, {taken} were taken for new")
+        raise RuntimeError(f"{asked} hooks were sent, {taken} were counted as new")
     batches = sum(_batches(fleet) - old for fleet, old in zip(fleets, before, strict=True))
     samples = Samples([took for one in results for took in one["ms"]])
     reads = what == READING
@@ -143,7 +147,20 @@ def _process(
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "benchmarks.shared.crowd", str(fleet.socket), str(place)]
     command += [str(clients), str(warm_s), str(seconds), json.dumps(calls)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+
+
+def _begin(processes: Sequence[subprocess.Popen[bytes]], warm_s: float) -> None:
+    """Let all processes begin at once, when all are connected, and wait for the warm-up."""
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    begun = time.perf_counter()  # the same clock in all processes
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(b"%r\n" % begun)
+        process.stdin.flush()
+    time.sleep(max(0.0, begun + warm_s - time.perf_counter()))
 
 
 def ask(
@@ -161,7 +178,8 @@ def ask(
             client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             client.connect(str(path))
             selector.register(client, selectors.EVENT_READ, _lines(requests, place, number))
-        begins = time.perf_counter() + warm_s
+        print("connected", flush=True)
+        begins = float(sys.stdin.readline()) + warm_s
         ends = begins + seconds
         for key in tuple(selector.get_map().values()):
             sent[key.fileobj] = _send(key)  # type: ignore[index]
@@ -185,8 +203,10 @@ def _lines(requests: Sequence[bytes], place: int, client: int) -> Iterator[bytes
     own = [request.replace(CLIENT.encode(), b"c%d-%d" % (place, client)) for request in requests]
     for call in itertools.count():
         for step, request in enumerate(own):
-            number = b"%02x%02x%06x%x" % (place, client, call, step)
-            yield request.replace(NUMBER.encode(), number).replace(CALL.encode(), number[:-1])
+            number = b"%02x%02x%06x" % (place, client, call)
+            yield request.replace(NUMBER.encode(), b"%s%02x" % (number, step)).replace(
+                CALL.encode(), number
+            )
 
 
 def _send(key: selectors.SelectorKey) -> float:

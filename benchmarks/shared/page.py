@@ -37,7 +37,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     select_ms: float
     asked: list[Asked]
     crowds: list[Crowd]
-    heard: list[SubscriberLatency]
+    latencies: list[SubscriberLatency]
     distances: list[Distance]
     spreads: list[Spread]
     costs: list[HookCost]
@@ -67,7 +67,7 @@ def text(shared: Shared) -> str:
             "#### Many clients, and 1 to 8 daemons",
             _crowds(shared.crowds),
             "#### From sending an event until somebody has it",
-            _latencies(shared.heard),
+            _latencies(shared.latencies),
             "#### A server at a distance",
             _distances(shared.distances),
             "#### Hooks of many agents, and a server at a distance",

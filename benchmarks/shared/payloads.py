@@ -24,8 +24,9 @@ def _prompt(session: str, place: str, call_id: str) -> dict[str, object]:
     return _hook("UserPromptSubmit", session, place) | {"prompt": f"Continue with {call_id}."}
 
 
-def _turn_end(session: str, place: str, _: str) -> dict[str, object]:
-    return _hook("Stop", session, place)
+def _turn_end(session: str, place: str, call_id: str) -> dict[str, object]:
+    # Two equal ones within two seconds would count as one.
+    return _hook("Stop", session, place) | {"last_assistant_message": f"Done with {call_id}."}
 
 
 def _hook(event: str, session: str, place: str) -> dict[str, object]:
@@ -41,7 +42,6 @@ HOOKS: dict[str, tuple[Payload, ...]] = {
     "before and after an edit": (partial(edit, event="PreToolUse"), edit),
     "before and after a read": _around("Read", {"file_path": "src/parser.py"}),
     "before and after a command": _around("Bash", {"command": "python -m pytest -q tests/unit"}),
-    "a prompt": (_prompt,),
-    "the end of a turn": (_turn_end,),
+    "a prompt and the end of its turn": (_prompt, _turn_end),
 }
 """The hooks that an agent sends in turn, by what they are about."""

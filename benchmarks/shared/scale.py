@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few of each, to try the script")
     parser.add_argument("--per-s", type=float, default=PER_S, metavar="N", help="hooks a second")
     parser.add_argument(
-        "--machines", type=int, default=MACHINES, metavar="N", help="that tell these hooks"
+        "--machines", type=int, default=MACHINES, metavar="N", help="that send these hooks"
     )
     parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of the load")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was measured")
@@ -209,7 +209,7 @@ def _load(place: Path, number: int, per_s: float, minutes: float, *, quick: bool
             after, taken = _used(server, running), _taken(server, database) - hooks
             tables_after = _tables_of(server, database)
     if taken != result.hooks - result.failed:
-        raise RuntimeError(f"{result.hooks} hooks were told, {taken} were recorded")
+        raise RuntimeError(f"{result.hooks} hooks were sent, {taken} were recorded")
     tables = [_since(each, tables_before.get(name)) for name, each in tables_after.items()]
     each = {name: (after[name] - before[name]) / result.hooks for name in after}
     return Load(

@@ -37,14 +37,14 @@ async def serve(
     keys = KeyRing()
     listeners, place = _listeners(place)
 
-    def describe(new_link: bool) -> RunningServer:
+    def running_server(new_link: bool) -> RunningServer:
         token = f"#token={keys.new_token(trio.current_time())}" if new_link else ""
         own = str(place.socket) if place.socket else None
         url = f"{place.url}{token}"
         return RunningServer(os.getpid(), __version__, url, place.ssh, own, service)
 
     async def answer(stream: trio.SocketStream) -> None:
-        await running.answer(stream, describe)
+        await running.answer(stream, running_server)
 
     try:
         async with (
@@ -55,7 +55,7 @@ async def serve(
             nursery.start_soon(trio.serve_listeners, server.take, listeners)
             nursery.start_soon(trio.serve_listeners, answer, [claim.listener()])
             with trio.open_signal_receiver(*_signals()) as signals:
-                on_ready(describe(not service))
+                on_ready(running_server(not service))
                 await anext(aiter(signals))
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:

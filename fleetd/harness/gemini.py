@@ -64,7 +64,7 @@ INJECTING = frozenset(("SessionStart", "BeforeAgent", "AfterTool"))
 CLEARED = "clear"
 # Events at which an unreported compaction is looked for; most can bring the briefing. The
 # compaction is recorded before the tool's own event.
-COMPACTION_CHECKS = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
+SEEKING_COMPACTION = frozenset(("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"))
 
 _SOURCES: dict[str, Source] = {"resume": "resume", CLEARED: "clear"}
 # The reply to SessionStart heads the first prompt, with its own brackets escaped.
@@ -120,7 +120,7 @@ class Gemini(Adapter):
             moment=text(payload, "timestamp"),
             injects=named in INJECTING and text(payload, "source") != CLEARED,
             denies=named == "BeforeTool" and bool(call.edits),
-            checks_compaction=named in COMPACTION_CHECKS,
+            seeks_compaction=named in SEEKING_COMPACTION,
             request_opening=_opening(payload) if named == "BeforeModel" else None,
         )
 

@@ -305,12 +305,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     compaction makes a new session. ``moment`` is the vendor's timestamp, which distinguishes two
     equal events. ``injects`` means that text in the reply to this event reaches the model,
     ``denies`` that the reply can refuse the tool call, ``looks_back`` that the tail of the
-    transcript is worth reading, ``checks_compaction`` that a compaction shows only in the
-    transcript. ``request_opening`` is the first text of a request to the model that is about to be
-    sent. Text in the reply is put after it, in this one request only. Such a report contains
-    nothing else, and nothing is recorded; ``request_opening`` is empty where the reply can hold
-    nothing. ``version`` is the harness's, where it is reported. ``subagent_transcript_path`` is a
-    subagent's own transcript.
+    transcript is worth reading, ``seeks_compaction`` that it is to be searched for a compaction.
+    ``request_opening`` is the first text of a request to the model that is about to be sent. Text
+    in the reply is put after it, in this one request only. Such a report contains nothing else, and
+    nothing is recorded; ``request_opening`` is empty where the reply can hold nothing. ``version``
+    is the harness's, where it is reported. ``subagent_transcript_path`` is a subagent's own
+    transcript.
     """
 
     harness: str
@@ -326,7 +326,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     injects: bool = False
     denies: bool = False
     looks_back: bool = False
-    checks_compaction: bool = False
+    seeks_compaction: bool = False
     request_opening: str | None = None
     version: str | None = None
 

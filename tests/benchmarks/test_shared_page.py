@@ -34,7 +34,7 @@ def shared() -> Shared:
         select_ms=0.01,
         asked=[Asked("event.append", 3, samples)],
         crowds=[crowd(1, 2_000), crowd(1, 1_500), crowd(8, 1_000)],
-        heard=[SubscriberLatency("PostgreSQL, another machine", SLOW, QUICK)],
+        latencies=[SubscriberLatency("PostgreSQL, another machine", SLOW, QUICK)],
         distances=[
             Distance(0.0, {"hook.deliver": QUICK}, {"hook.deliver": 28.0}),
             Distance(2.0, {"hook.deliver": SLOW}, {}),

@@ -127,7 +127,7 @@ def test_every_recorded_payload_becomes_exactly_this_report(name: str) -> None:
         moment=given["timestamp"],
         injects=event in ("SessionStart", "BeforeAgent", "AfterTool"),
         denies=name in ("BeforeTool.write_file", "BeforeTool.replace"),
-        checks_compaction=event in ("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"),
+        seeks_compaction=event in ("BeforeAgent", "BeforeTool", "AfterTool", "BeforeModel"),
         request_opening="<session_context>\nSetup\n" if event == "BeforeModel" else None,
     )
 

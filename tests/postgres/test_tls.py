@@ -89,7 +89,7 @@ def passfile(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def refused(url: str) -> ServerAway:
     with pytest.raises(ServerAway) as error:
         connect(url, "writer").close()
-    assert error.value.final, error.value.said
+    assert error.value.final, error.value.message
     assert SECRET not in str(error.value)
     return error.value
 
@@ -105,33 +105,33 @@ def test_a_certificate_of_the_right_authority_for_the_right_name_is_accepted(
 
 def test_a_certificate_of_another_authority_is_refused(secured: Secured, passfile: Path) -> None:
     url = secured.url("fleet_pw", sslrootcert=str(secured.other.certificate))
-    assert "certificate verify failed" in refused(url).said
+    assert "certificate verify failed" in refused(url).message
 
 
 def test_a_certificate_for_another_name_is_refused(secured: Secured, passfile: Path) -> None:
     url = secured.url("fleet_pw", name="db.example.org")
-    assert "does not match host name" in refused(url).said
+    assert "does not match host name" in refused(url).message
 
 
 def test_without_tls_such_a_server_lets_nobody_in(secured: Secured, passfile: Path) -> None:
     url = secured.url("fleet_pw", sslmode="disable", sslrootcert="")
-    assert "no encryption" in refused(url).said
+    assert "no encryption" in refused(url).message
 
 
 def test_a_client_certificate_stands_for_a_password(secured: Secured) -> None:
     given = {"sslcert": str(secured.certificate), "sslkey": str(secured.key)}
     connect(secured.url("fleet_cert", **given), "writer").close()
-    assert "certificate" in refused(secured.url("fleet_cert")).said
+    assert "certificate" in refused(secured.url("fleet_cert")).message
 
 
 def test_a_password_file_that_others_may_read_is_not_read(secured: Secured, passfile: Path) -> None:
     passfile.chmod(0o644)
-    assert "no password supplied" in refused(secured.url("fleet_pw")).said
+    assert "no password supplied" in refused(secured.url("fleet_pw")).message
 
 
 def test_a_wrong_password_is_refused_and_not_shown(secured: Secured, home: Path) -> None:
     url = secured.url("fleet_pw").replace("fleet_pw@", f"fleet_pw:wrong-{SECRET}@")
-    assert "password authentication failed" in refused(url).said
+    assert "password authentication failed" in refused(url).message
 
 
 @pytest.mark.parametrize("where", ["pgpass", "url", "service"])

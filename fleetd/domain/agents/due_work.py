@@ -9,7 +9,7 @@ from ..cluster.membership import UNBROKEN_MS, ours_to_act_on, unreachable_params
 from ..core.context import Context
 from ..core.tx import Row, Tx
 from ..liveness.open_calls import LONGEST_CALL_MS
-from ..liveness.silence import HEARTBEAT_TIMEOUT_MS, silent_agents, silent_rows
+from ..liveness.silence import AGENT_SILENCE_MS, silent_agents, silent_missions
 from ..snapshots.triggers import INTERVAL_MS, due_runs
 
 
@@ -30,7 +30,7 @@ _MISSION_IS_OURS, _AGENT_IS_OURS = ours_to_act_on("m.machine"), ours_to_act_on("
 _OLDEST = (
     # Since when this machine is in touch; if it is out of touch, from now on at the earliest.
     "SELECT (SELECT CASE WHEN heard_awake_ms < :beaten THEN :awake ELSE since_awake_ms END"
-    " FROM machines WHERE id = :machine) AS hearing,"
+    " FROM machines WHERE id = :machine) AS in_touch,"
     " (SELECT min(m.active_awake_ms) FROM missions m WHERE m.status = 'in_progress'"
     f" AND m.silent = 0 AND m.active_awake_ms >= :active_from AND {_MISSION_IS_OURS}) AS active,"
     " (SELECT min(started_awake_ms) FROM tool_calls WHERE started_awake_ms >= :called_from)"
@@ -59,11 +59,11 @@ def due_work(tx: Tx, ctx: Context, reachable_since_ms: int, *, only_ours: bool =
     own = {"own": ctx.machine if only_ours else ""}
     oldest = _oldest(tx, ctx, LONG_AGO, LONG_AGO, own)
     silent, doubtful, without_heartbeat, unrecorded = [], [], [], []
-    reachable_from_ms = max(reachable_since_ms, oldest["hearing"] or LONG_AGO)
+    in_touch_since_ms = max(reachable_since_ms, oldest["in_touch"] or LONG_AGO)
     silent_at_all = _past(ctx, oldest["active"], limit)
     beats = _past(ctx, oldest["recorded"], INTERVAL_MS - 1)
     if silent_at_all:
-        silent = silent_rows(tx, ctx, limit, f" AND m.silent = 0 AND {_MISSION_IS_OURS}", **own)
+        silent = silent_missions(tx, ctx, limit, f" AND m.silent = 0 AND {_MISSION_IS_OURS}", **own)
     if _past(ctx, oldest["briefed"], limit):
         doubtful = tx.all(
             "SELECT r.id FROM recoveries r JOIN missions m ON m.id = r.mission_id"
@@ -73,8 +73,8 @@ def due_work(tx: Tx, ctx: Context, reachable_since_ms: int, *, only_ours: bool =
             **unreachable_params(ctx),
             **own,
         )
-    if _past(ctx, oldest["seen"], HEARTBEAT_TIMEOUT_MS) and _past(
-        ctx, reachable_from_ms, HEARTBEAT_TIMEOUT_MS
+    if _past(ctx, oldest["seen"], AGENT_SILENCE_MS) and _past(
+        ctx, in_touch_since_ms, AGENT_SILENCE_MS
     ):
         without_heartbeat = silent_agents(tx, ctx, f" AND {_AGENT_IS_OURS}", **own)
     if beats:
@@ -87,7 +87,7 @@ def due_work(tx: Tx, ctx: Context, reachable_since_ms: int, *, only_ours: bool =
         recoveries=[row["id"] for row in doubtful],
         agents=[row["id"] for row in without_heartbeat],
         runs=[row["id"] for row in unrecorded],
-        look_again_ms=_look_again(ctx, oldest, reachable_from_ms),
+        look_again_ms=_look_again(ctx, oldest, in_touch_since_ms),
     )
 
 
@@ -121,10 +121,10 @@ def _look_again(ctx: Context, oldest: Row, reachable_since_ms: int) -> int:
             (oldest["active"], limit),
             (oldest["called"], LONGEST_CALL_MS),
             (oldest["briefed"], limit),
-            (seen and max(seen, reachable_since_ms), HEARTBEAT_TIMEOUT_MS),
+            (seen and max(seen, reachable_since_ms), AGENT_SILENCE_MS),
             (oldest["recorded"], INTERVAL_MS - 1),
             # What was not judged because news of it might still be on its way.
-            (oldest["hearing"], UNBROKEN_MS),
+            (oldest["in_touch"], UNBROKEN_MS),
         )
         if since is not None
     ]

@@ -120,7 +120,7 @@ def mail_reader(tx: Tx, agent_id: str) -> str:
 
 def _refuse_gone(request: MessageSend, gone: list[str], mission_id: str | None) -> None:
     if gone:
-        names = f"{', '.join(gone)} {'has' if len(gone) == 1 else 'have'}"
+        who = f"{', '.join(gone)} {'has' if len(gone) == 1 else 'have'}"
         failed = partial(
             note_delivery_failure,
             sender=request.sender,
@@ -129,7 +129,7 @@ def _refuse_gone(request: MessageSend, gone: list[str], mission_id: str | None) 
             mission_id=mission_id,
         )
         raise InvalidState(
-            f"The message was not sent: {names} left the fleet.",
+            f"The message was not sent: {who} left the fleet.",
             hint="Send it to present agents; fleetctl agent list shows them.",
             record=(failed,),
             gone=gone,

@@ -35,7 +35,7 @@ KEPT = 200
 # The maximum number of edits of all agents that are compared.
 MOST = 5_000
 # How many conflicts are remembered for each agent.
-CONFLICTS_KEPT = 1_000
+KEPT_CONFLICTS = 1_000
 # Files of one notice, and the characters of each name.
 NAMED, NAME_CHARS = 5, 120
 # Indexes of a server take no longer keys. A file with a longer key is not compared.
@@ -194,9 +194,9 @@ def _bound(tx: Tx, agents: list[str]) -> None:
             " AND (agent_id, other_id, path) IN"
             " (SELECT agent_id, other_id, path FROM (SELECT agent_id, other_id, path, row_number()"
             " OVER (PARTITION BY agent_id ORDER BY at DESC, other_id, path) AS place"
-            f" FROM edit_conflicts WHERE agent_id IN ({inside})) AS told"
+            f" FROM edit_conflicts WHERE agent_id IN ({inside})) AS ranked"
             " WHERE place > :kept)",
-            kept=CONFLICTS_KEPT,
+            kept=KEPT_CONFLICTS,
             **named_params("agent", some),
         )
 

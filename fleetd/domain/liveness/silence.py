@@ -21,7 +21,7 @@ from ..core.tx import Row, Tx
 from .open_calls import LONGEST_CALL_MS
 
 # Heartbeats are expected every minute; five may be missing.
-HEARTBEAT_TIMEOUT_MS = 300_000
+AGENT_SILENCE_MS = 300_000
 # How many missions a starting agent learns of, the newest silences first.
 MOST_CANDIDATES = 20
 # An agent that waits for a tool has nothing to report and has lost nothing: its mission is busy.
@@ -79,7 +79,9 @@ _LEFT_OPEN = (
 _BEREFT = f"(m.status = 'in_progress' AND EXISTS (SELECT 1 FROM agents a WHERE {_LEFT_OPEN}))"
 
 
-def silent_rows(tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any) -> list[Row]:
+def silent_missions(
+    tx: Tx, ctx: Context, limit_ms: int, also: str = "", **params: Any
+) -> list[Row]:
     """Return the missions that are silent for longer than ``limit_ms``, the newest silence first.
 
     A mission exactly at the limit is not silent yet. ``also`` narrows the query further.
@@ -215,7 +217,7 @@ def silent_agents(tx: Tx, ctx: Context, also: str = "", **params: Any) -> list[R
         " WHERE c.agent_id = a.id AND c.started_awake_ms >= :forgotten)"
         f" AND NOT {unreachable('a')} AND NOT EXISTS (SELECT 1 FROM machines m"
         f" WHERE m.id = a.machine AND m.since_awake_ms >= :before){also}",
-        before=ctx.awake_ms - HEARTBEAT_TIMEOUT_MS,
+        before=ctx.awake_ms - AGENT_SILENCE_MS,
         forgotten=ctx.awake_ms - LONGEST_CALL_MS,
         **unreachable_params(ctx),
         **params,

@@ -134,9 +134,7 @@ def update(tx: Tx, ctx: Context, request: MissionUpdate) -> Mission:
     """
     row = find(tx, "mission", request.mission_id)
     changes: Row = {
-        name: value
-        for name in ("title", "description", "priority", "briefing")
-        if (value := getattr(request, name)) is not None
+        name: value for name in _STATE_FIELDS if (value := getattr(request, name)) is not None
     }
     by = who_asks(tx, ctx, request.agent_id)
     if request.title not in (None, row["title"]):

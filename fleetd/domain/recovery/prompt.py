@@ -51,8 +51,8 @@ LOOKED_AT = 50
 COMMANDS, PROMPTS, ANSWERS = 6, 5, 20
 # The most unhandled messages of one sender, and of all. The oldest come first.
 MESSAGES_OF_ONE, MESSAGES = 5, 20
-# The most characters of a task, and of a sender's message.
-TASK_CHARS, MAIL_CHARS = 120, 160
+# The most characters of a task, path, result or name in a line, and of a sender's message.
+ITEM_CHARS, MAIL_CHARS = 120, 160
 CONFLICTS, HELD, SUBAGENTS = 5, 5, 3
 # This many notes pinned by a person are never left out; no note is longer than this share.
 PINNED, NOTE_SHARE = 3, 16
@@ -314,7 +314,7 @@ def _at_work(reader: Reader, sorties: Sequence[SortieState], titles: Titles) -> 
             continue
         files = short(", ".join(map(reader.file, sortie.files)), 200)
         if files or not is_automatic(reader.mission):
-            line = f"- {sortie.id} ({short(titles.of(sortie), TASK_CHARS)})"
+            line = f"- {sortie.id} ({short(titles.of(sortie), ITEM_CHARS)})"
             items.append(f"{line}: {files}" if files else line)
     return items
 
@@ -397,7 +397,7 @@ def _running(reader: Reader) -> Section:
 
 
 def _work(reader: Reader, work: RunningWork) -> str:
-    text = f" {quote(work.told, TASK_CHARS)}" if work.told else ""
+    text = f" {quote(work.told, ITEM_CHARS)}" if work.told else ""
     output = f", output in {path(work.output, 200)}" if work.output else ""
     return f"- {work.kind} {short(work.id, 64)}{text}: last sign {reader.ago(work.seen_at)}{output}"
 
@@ -415,7 +415,7 @@ def _met(reader: Reader) -> list[str]:
         together = len({(edit.machine, edit.path) for edit in conflict.edits}) < len(conflict.edits)
         beside = "some in one directory, others " if together else ""
         merge = f"; {beside}will meet at merge" if conflict.at_merge else ""
-        file = path(reader.file(conflict.file), TASK_CHARS)
+        file = path(reader.file(conflict.file), ITEM_CHARS)
         named.append(f"{file} (by {editors}{more}{merge})")
     more = f", and {len(found) - CONFLICTS} more" if len(found) > CONFLICTS else ""
     return [f"- Changed within the hour also by others: {', '.join(named)}{more}"]
@@ -539,7 +539,7 @@ def _done(
     return [
         *(_completed(s, titles) for s in kept),
         *(
-            f"- Subagent {quote(task, TASK_CHARS)} answered: {quote(answer)}"
+            f"- Subagent {quote(task, ITEM_CHARS)} answered: {quote(answer)}"
             for task, answer in inner
         ),
         *(line for _, line in ran[:COMMANDS]),
@@ -547,7 +547,7 @@ def _done(
 
 
 def _completed(sortie: SortieState, titles: Titles) -> str:
-    result = f": {quote(sortie.result, TASK_CHARS)}" if sortie.result else ""
+    result = f": {quote(sortie.result, ITEM_CHARS)}" if sortie.result else ""
     return f"- {short(titles.of(sortie), 200)}{result}"
 
 
@@ -561,7 +561,7 @@ def _ran(reader: Reader, command: Command) -> str:
 def _name_of(reader: Reader, command: Command) -> str:
     """Return a command's name, with its agent unless that is the reader."""
     suffix = f" of {command.agent_id}" if command.agent_id not in (None, reader.agent_id) else ""
-    return f"{short(command.name, TASK_CHARS)}{suffix}"
+    return f"{short(command.name, ITEM_CHARS)}{suffix}"
 
 
 def _commands(reader: Reader, agent_id: str | None) -> list[Command]:

@@ -24,7 +24,7 @@ from ..core.event_log import emit, position
 from ..core.ids import fresh_id
 from ..core.sql import inside_of, named_params
 from ..core.tx import LogLine, Row, Tx
-from ..liveness.silence import last_activity, silence_ms, silent_rows
+from ..liveness.silence import last_activity, silence_ms, silent_missions
 
 # The briefed agent may have continued, and its activity may not have arrived yet.
 BRIEFED_OUT_OF_TOUCH = (
@@ -36,7 +36,7 @@ BRIEFED_OUT_OF_TOUCH = (
 def begin_episode(tx: Tx, ctx: Context, mission_id: str) -> bool:
     """Report once that a mission fell silent, if it did, and let it wait for recovery."""
     limit = ctx.config.detection.threshold_ms
-    rows = silent_rows(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=mission_id)
+    rows = silent_missions(tx, ctx, limit, " AND m.silent = 0 AND m.id = :id", id=mission_id)
     if not rows:
         return False
     mission = rows[0]

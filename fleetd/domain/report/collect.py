@@ -36,14 +36,14 @@ from ..core.tx import Row, Tx
 from ..recovery.context_builder import build
 from ..stats.compactions import EVALUATED_TYPES
 from .past import CONFLICTS, LINES, LOCKS, SORTIES, turn_back
-from .story import LISTED, REPORTED_TYPES, Part, Story
+from .story import DATA_TYPES, LISTED, Part, Story
 
 _SUMMARY = (
     "id, mission_id, timestamp, trigger, trigger_details, progress_percent, sortie_count,"
     " lock_count, message_count, size_bytes, consumed_at, undo"
 )
 # The data of events that nobody reads here, and what harnesses kept of a window, is not loaded.
-_READ = in_sql(sorted({*REPORTED_TYPES, *EVALUATED_TYPES} - {"window_compacted"}))
+_READ = in_sql(sorted({*DATA_TYPES, *EVALUATED_TYPES} - {"window_compacted"}))
 _COLUMNS = (
     "seq, type, timestamp, mission_id, agent_id, activity,"
     f" CASE WHEN type IN {_READ} THEN data_json ELSE '{{}}' END AS data_json"

@@ -32,7 +32,7 @@ _CALLS = 1_000
 _NAMED = 20
 _SPOKEN = ("prompt_submitted", "agent_answered", "agent_paused")
 # The events whose data is read; of the others only their time and agent count.
-REPORTED_TYPES = (*_SPOKEN, "file_modified", "error_reported", *BEGINS_A_CALL, *ENDS_A_CALL)
+DATA_TYPES = (*_SPOKEN, "file_modified", "error_reported", *BEGINS_A_CALL, *ENDS_A_CALL)
 K = TypeVar("K")
 V = TypeVar("V")
 _Result = Literal["PASS", "FAIL"] | None
@@ -167,7 +167,7 @@ class Story:
         part = self._part(row["agent_id"]) if row["agent_id"] is not None else None
         if part is not None:
             _pass_time(part, row, at)
-        if row["type"] in REPORTED_TYPES:
+        if row["type"] in DATA_TYPES:
             self._take_in(row, data, at, part)
         if part is not None and row["type"] in compactions.EVALUATED_TYPES:
             part.compactions.process(row)

@@ -135,13 +135,13 @@ async def read_transcript(
 
     def look(walk: PathWalk) -> _Transcript:
         path = report.transcript_path
-        mark, used = log_of(path, walk) if report.checks_compaction else (None, ())
+        mark, used = log_of(path, walk) if report.seeks_compaction else (None, ())
         tail = tail_of(path, walk) if report.looks_back else ""
         version = _version_in(adapter, path, walk) if asks_version else None
         earlier = (*used, *(adapter.look_back(tail) if tail else ()))
         return _Transcript(mark, earlier, version)
 
-    if report.checks_compaction or report.looks_back or asks_version:
+    if report.seeks_compaction or report.looks_back or asks_version:
         with contextlib.suppress(PathUnanswered):
             return await engine.files.run(look, report.transcript_path or "", seconds=TRANSCRIPT_S)
     return _Transcript()

@@ -60,7 +60,10 @@ class Stalled(psycopg.OperationalError):
 
 
 class ServerAway(Exception):
-    """The server cannot be used now: at which step, its message, and whether that is ``final``."""
+    """The server cannot be used now. ``step`` failed with ``message``.
+
+    ``final`` means that waiting does not help.
+    """
 
     def __init__(self, step: str, message: str, *, final: bool = False) -> None:
         super().__init__(f"{step}: {message}")

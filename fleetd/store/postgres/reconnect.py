@@ -46,7 +46,7 @@ class Reconnector:
         """What a thread has connected and nobody has taken yet."""
 
     def message(self, gone: ServerAway) -> str:
-        """Return the sentence that names the server, the step and what was said."""
+        """Return the sentence that names the server, the step and the message."""
         return f"{self._where.name} cannot be used ({gone.step}): {gone.message}"
 
     def describe(self, gone: ServerAway) -> Away:

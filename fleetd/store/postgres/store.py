@@ -1,6 +1,7 @@
 """The store that several machines share: PostgreSQL, which holds the one truth of a fleet.
 
-Two connections work, a writer's and a reader's; a third one tells others of commits, and hears.
+Two connections work, a writer's and a reader's. A third one notifies others of commits, and
+listens.
 """
 
 import logging

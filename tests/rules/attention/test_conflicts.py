@@ -225,7 +225,7 @@ async def test_what_is_kept_of_an_agent_is_bounded(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conflicts, "KEPT", 3)
-    monkeypatch.setattr(conflicts, "TOLD", 2)
+    monkeypatch.setattr(conflicts, "KEPT_CONFLICTS", 2)
     for number in range(6):
         await edits(fleet, ALICE, fleet.project / f"{number}.py")
         await edits(fleet, BOB, fleet.project / f"{number}.py")

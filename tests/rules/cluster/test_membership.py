@@ -392,7 +392,7 @@ async def test_the_locks_of_those_cut_off_run_their_course(machines, mortal):
     assert row["orphaned_at"] is not None
 
 
-async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_unheard(machines):
+async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_silent(machines):
     north, south = machines
     mission = await north.mission()
     await settle_in(north, south)

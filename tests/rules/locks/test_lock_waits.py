@@ -8,7 +8,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from fleetd.domain.agents import agent_loss
-from fleetd.domain.liveness.silence import HEARTBEAT_TIMEOUT_MS
+from fleetd.domain.liveness.silence import AGENT_SILENCE_MS
 from fleetd.domain.locks import leases, locks
 from fleetd.engine.engine import DAEMON
 from fleetd.protocol.errors import LockConflict
@@ -236,7 +236,7 @@ async def test_who_meets_the_lock_of_a_lost_agent_is_told_what_to_do(
     mission = await virtual.mission()
     await virtual.agents(mission, "one")
     held = await virtual.lock(mission, "a.py", "one", timeout_ms=HOUR)
-    virtual.clock.pass_by(HEARTBEAT_TIMEOUT_MS + 1)
+    virtual.clock.pass_by(AGENT_SILENCE_MS + 1)
     await virtual.engine.write(agent_loss.lose_silent_agent, "one")
     with pytest.raises(LockConflict) as refused:
         await virtual.lock(mission, "a.py", "two")
