@@ -1,7 +1,7 @@
 """``python -m benchmarks.shared``: one store for several machines, beside one of one's own.
 
 Daemons, server and clients share this computer and its disk; the server is as it comes (fsync,
-synchronous_commit and full_page_writes are on). It takes about six minutes.
+synchronous_commit and full_page_writes are on). It takes about seven minutes.
 """
 
 import argparse
