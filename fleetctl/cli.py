@@ -288,7 +288,7 @@ def _report_text(error: FleetError) -> None:
     for candidate in error.values.get("candidates") or ():
         known = candidate.values() if isinstance(candidate, dict) else (candidate,)
         shown = [str(each) for each in known if each is not None]
-        print(console.clean("  " + "  ".join(shown)), file=sys.stderr)
+        console.print_stderr("  " + "  ".join(shown))
     if isinstance(error, UsageError) and error.usage:
         print(error.usage, file=sys.stderr)
     elif error.hint and not error.hint.startswith("rpc.discover"):

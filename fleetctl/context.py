@@ -25,6 +25,8 @@ from .output import console
 if TYPE_CHECKING:
     from fleetd.config import Loaded
 
+    from .client import Link
+
 # How the key of a lock begins that is the same on every machine.
 LOCK_KEY_PREFIXES = ("project:", "machine:")
 
@@ -126,6 +128,14 @@ def time_before(age_ms: int | None) -> str | None:
     from fleetd.protocol.timestamps import iso
 
     return iso(console.now_ms() - age_ms)
+
+
+def print_link_state(link: "Link") -> None:
+    """Report on stderr that the connection of a subscription ended, or is back."""
+    if link.state == "away":
+        console.warn("The connection to fleetd ended; waiting until it is back.")
+    elif link.state == "back":
+        console.print_stderr("fleetd is back.")
 
 
 def this_agent() -> str | None:

@@ -202,8 +202,8 @@ def _lines(requests: Sequence[bytes], place: int, client: int) -> Iterator[bytes
     """Yield the requests of a client in turn, with its own values; they never end."""
     own = [request.replace(CLIENT.encode(), b"c%d-%d" % (place, client)) for request in requests]
     for call in itertools.count():
+        number = b"%02x%02x%06x" % (place, client, call)
         for step, request in enumerate(own):
-            number = b"%02x%02x%06x" % (place, client, call)
             yield request.replace(NUMBER.encode(), b"%s%02x" % (number, step)).replace(
                 CALL.encode(), number
             )

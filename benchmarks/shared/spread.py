@@ -120,11 +120,15 @@ def _crowd(
         cpu = {name: part() for name, part in parts.items()}
         return cpu, (begun + hooks_taken(fleets[0])) / 2
 
-    def note() -> None:
-        warm.append(used())
-
     found = crowd(
-        HOOK, fleets, clients, seconds, server=server, warm_s=warm_s, hooks=hooks, on_warm=note
+        HOOK,
+        fleets,
+        clients,
+        seconds,
+        server=server,
+        warm_s=warm_s,
+        hooks=hooks,
+        on_warm=lambda: warm.append(used()),
     )
     [(before, begins)] = warm
     after, asked = used()

@@ -1,7 +1,7 @@
 """``fleetctl attention``: the agents that need a person, and how to get to them."""
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fleetd.protocol.errors import InvalidState
 
@@ -16,13 +16,11 @@ from ..client.models import (
     Status,
     SystemStatus,
 )
+from ..context import print_link_state
 from ..launch.commands import into, reopening
 from ..output import console
 from ..output.views.agent_state import doing_of, project_of, state_of
 from .status import NEW_AGENT
-
-if TYPE_CHECKING:
-    from ..client.subscription import Link
 
 EXAMPLES = """\
   fleetctl attention
@@ -130,7 +128,7 @@ def _follow(args: Namespace) -> int:
         while True:
             try:
                 following = client.events(
-                    since=since, epoch=epoch, types=[CHANGED], on_link=_print_link_state
+                    since=since, epoch=epoch, types=[CHANGED], on_link=print_link_state
                 )
                 for event in following:
                     since = event.seq
@@ -139,13 +137,6 @@ def _follow(args: Namespace) -> int:
                 console.warn(f"{error.message} Following from the end of the new log.")
                 since, epoch = None, None
                 printed = _print_new(args, client, printed)
-
-
-def _print_link_state(link: "Link") -> None:
-    if link.state == "away":
-        console.warn("The connection to fleetd ended; waiting until it is back.")
-    elif link.state == "back":
-        print("fleetd is back.", file=sys.stderr)
 
 
 def _print_new(args: Namespace, client: Fleet, printed: _PrintedStates) -> _PrintedStates:

@@ -1,6 +1,5 @@
 """``fleetctl daemon``: fleetd as a service of this user, or as a background process."""
 
-import sys
 from argparse import BooleanOptionalAction
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,8 +122,7 @@ def _log_shown(args: Namespace) -> Iterator[None]:
         yield
     except FleetError as error:
         if not args.json:
-            for line in error.values.get("log", ()):
-                print(console.clean(line), file=sys.stderr)
+            console.print_stderr(*error.values.get("log", ()))
         raise
 
 

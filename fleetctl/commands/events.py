@@ -4,17 +4,15 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..args import Namespace, Subparsers, age, command, mission_option, whole_number
 from ..client import Fleet
 from ..client.models import Event, EventList
 from ..client.pagination import newest_events
+from ..context import print_link_state
 from ..output import console, tables, times
 from ..output.events import sentence, tone
-
-if TYPE_CHECKING:
-    from ..client import Link
 
 EXAMPLES = """\
   fleetctl events --limit 20
@@ -153,7 +151,7 @@ def _stream(args: Namespace) -> Iterator[Event]:
         since = _position(fleet, args.since)
         while True:
             try:
-                yield from fleet.events(since=since, **_which(args), on_link=_print_link_state)
+                yield from fleet.events(since=since, **_which(args), on_link=print_link_state)
             except StoreReplaced as error:
                 console.warn(f"{error.message} Following from the end of the new log.")
                 since = None
@@ -165,13 +163,6 @@ def _position(fleet: Fleet, since: int | str | None) -> int | None:
         return since
     page = fleet.call(EventList(since_time=since, limit=1))
     return page.events[0].seq - 1 if page.events else page.position
-
-
-def _print_link_state(link: "Link") -> None:
-    if link.state == "away":
-        console.warn("The connection to fleetd ended; waiting until it is back.")
-    elif link.state == "back":
-        print("fleetd is back.", file=sys.stderr)
 
 
 def _print(event: Event) -> None:

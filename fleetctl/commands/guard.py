@@ -1,6 +1,5 @@
 """``fleetctl guard``: Git hooks that keep agents from committing each other's files."""
 
-import sys
 from pathlib import Path
 
 from fleetd.protocol.display import shell_word
@@ -152,7 +151,7 @@ def _run_check(args: Namespace) -> int:
         return _answer_git(args)
     except (FleetError, OSError) as error:
         if _is_reporting_hook(args):
-            _print_stderr(f"fleetd guard: the commit was not checked: {error}")
+            console.print_stderr(f"fleetd guard: the commit was not checked: {error}")
     return 0
 
 
@@ -179,10 +178,10 @@ def _answer_git(args: Namespace) -> int:
 
 def _warn_person(verdict: CommitVerdict) -> None:
     if named := this_agent():
-        _print_stderr(
+        console.print_stderr(
             f"fleetd guard: no agent {named} is active, so this counts as the commit of a person."
         )
-    _print_stderr(
+    console.print_stderr(
         "fleetd guard: this commit has files that agents work on:", *_listed(verdict.files)
     )
 
@@ -226,7 +225,7 @@ def _refuse(root: Path, verdict: CommitVerdict) -> None:
     names = " ".join(shell_word(f":(top,literal){each.file}") for each in verdict.files[:SHOWN])
     unstage = "git restore --staged" if guard.has_commit(root) else "git rm -q --cached"
     other = verdict.files[0].agent_id
-    _print_stderr(
+    console.print_stderr(
         "fleetd guard: this commit is refused, since it has files of other agents:",
         *_listed(verdict.files),
         f"Leave them out, then commit again without -a: {unstage} -- {names}",
@@ -253,8 +252,3 @@ def _show(verdict: CommitVerdict) -> None:
     if not verdict.files:
         console.line("No staged file is another agent's.")
     console.lines(_listed(verdict.files))
-
-
-def _print_stderr(*lines: str) -> None:
-    """Print lines on stderr, beside Git's own output."""
-    print(*(console.clean(line) for line in lines), sep="\n", file=sys.stderr)

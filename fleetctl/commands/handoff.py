@@ -120,7 +120,7 @@ def _print(args: Namespace, planned: HandoffBegun, launch: Launch) -> int:
         f"This command shows the briefing, asks, and starts {launch.title} in {launch.directory}."
         " Nothing changes before that."
     )
-    print(console.clean(text), file=sys.stderr)
+    console.print_stderr(text)
     return 0
 
 

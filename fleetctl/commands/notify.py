@@ -1,6 +1,5 @@
 """``fleetctl notify``: tells a person which agent needs them, on the desktop or elsewhere."""
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -140,7 +139,7 @@ def run(args: Namespace) -> int:
         notifier = Notifier(
             DueStates(options.reasons, ledger.read()),
             channels,
-            log=_print_stderr,
+            log=console.print_stderr,
             on_message=on_message,
             keep=ledger.write,
         )
@@ -148,11 +147,11 @@ def run(args: Namespace) -> int:
             await notifier.run()
         finally:
             for each in notifier.outboxes:
-                _print_stderr(f"{each.name}: {each.sent} sent, {each.dropped} dropped")
+                console.print_stderr(f"{each.name}: {each.sent} sent, {each.dropped} dropped")
 
     if missing:
-        _print_stderr(missing)
-    _print_stderr(_sends(options))
+        console.print_stderr(missing)
+    console.print_stderr(_sends(options))
     try:
         trio.run(follow)
     except KeyboardInterrupt:
@@ -196,10 +195,6 @@ def _line(message: "Message") -> str:
 
 def _sends(options: "NotifyOptions") -> str:
     return f"Sends {', '.join(options.reasons)}: to {', '.join(options.described())}"
-
-
-def _print_stderr(text: str) -> None:
-    print(console.clean(text), file=sys.stderr, flush=True)
 
 
 def run_install(args: Namespace) -> int:

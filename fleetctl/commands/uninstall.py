@@ -275,7 +275,7 @@ def _ask(args: Namespace, plan: UninstallPlan, settings: "Loaded") -> None:
         return
     if found := _data(settings):
         for removal in found:
-            print(console.clean(f"  {removal.what}: {removal.where}"), file=sys.stderr)
+            console.print_stderr(f"  {removal.what}: {removal.where}")
         if confirm(_DATA):
             plan.removals += found
 

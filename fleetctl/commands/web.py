@@ -142,7 +142,7 @@ def run_server(args: Namespace) -> int:
     from ..web import running
 
     def on_wait(server: "RunningServer") -> None:
-        _print_stderr(f"fleetctl web runs already (pid {server.pid}); waiting until it ends")
+        console.print_stderr(f"fleetctl web runs already (pid {server.pid}); waiting until it ends")
 
     place, daemon = _wanted(args), default_socket()
     claim = running.wait_to_claim(running.private_socket(daemon), on_wait)
@@ -150,7 +150,7 @@ def run_server(args: Namespace) -> int:
 
 
 def _log(server: "RunningServer") -> None:
-    _print_stderr(f"Fleet is at {server.socket or server.url}; fleetctl web prints a link")
+    console.print_stderr(f"Fleet is at {server.socket or server.url}; fleetctl web prints a link")
 
 
 def _serve(
@@ -188,17 +188,13 @@ def _show(args: Namespace, server: "RunningServer", *, started: bool) -> None:
         console.whole(f"Fleet is at {server.url}")
     sys.stdout.flush()
     if server.version != __version__:
-        _print_stderr(
+        console.print_stderr(
             f"This server is of version {server.version}, not {__version__}: start it again."
         )
     if server.socket or "SSH_CONNECTION" in os.environ:
-        _print_stderr(f"From your own computer: {server.ssh}")
+        console.print_stderr(f"From your own computer: {server.ssh}")
     if args.open:
         _open(server, wait=not started)
-
-
-def _print_stderr(text: str) -> None:
-    print(console.clean(text), file=sys.stderr, flush=True)
 
 
 def _open(server: "RunningServer", *, wait: bool) -> None:
@@ -210,12 +206,12 @@ def _open(server: "RunningServer", *, wait: bool) -> None:
         "DISPLAY", os.environ.get("WAYLAND_DISPLAY")
     )
     if not screen and "BROWSER" not in os.environ:
-        _print_stderr("This session has no screen for a browser. Open the link yourself.")
+        console.print_stderr("This session has no screen for a browser. Open the link yourself.")
         return
 
     def open_link() -> None:
         if not webbrowser.open(server.url):
-            _print_stderr("No browser could be started. Open the link yourself.")
+            console.print_stderr("No browser could be started. Open the link yourself.")
 
     thread = threading.Thread(target=open_link, daemon=True)
     thread.start()

@@ -319,6 +319,12 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     return text if plain else f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
+def print_stderr(*texts: str) -> None:
+    """Print lines on stderr, without control characters."""
+    for text in texts:
+        print(clean(text), file=sys.stderr)
+
+
 def warn(*texts: str) -> None:
     """Print warnings on stderr."""
     for text in texts:
