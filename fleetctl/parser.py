@@ -173,6 +173,10 @@ class CommandParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
 
 
+# The most by which difflib's ratios of two words differ that are both suggested.
+_EQUALLY_CLOSE = 0.1
+
+
 class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001
     """Commands below one that has options too; refuses options that would have no effect."""
 
@@ -192,12 +196,18 @@ class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF0
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean status?`` for a word that is close to a known one, else nothing."""
-    # Imported here: only errors need it.
-    from difflib import get_close_matches
+    """Return `` Did you mean status?`` for a word that is close to a known one, else nothing.
 
-    found = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {found[0]}?" if found else ""
+    Two known words that are almost equally close are both named.
+    """
+    # Imported here: only errors need it.
+    from difflib import SequenceMatcher, get_close_matches
+
+    found = get_close_matches(word, list(known), n=2)
+    if len(found) == 2:
+        near, next_near = (SequenceMatcher(None, each, word).ratio() for each in found)
+        found = found if near - next_near < _EQUALLY_CLOSE else found[:1]
+    return f" Did you mean {' or '.join(found)}?" if found else ""
 
 
 def not_empty(text: str) -> str:

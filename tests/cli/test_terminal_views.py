@@ -119,6 +119,10 @@ def test_an_empty_fleet_says_what_to_do_next(daemon, home: Path):
     ("argv", "told"),
     [
         (("staus",), "Error: argument COMMAND: there is no 'staus'. Did you mean status?"),
+        (
+            ("statsu",),
+            "Error: argument COMMAND: there is no 'statsu'. Did you mean stats or status?",
+        ),
         (("mission", "lst"), "Error: argument COMMAND: there is no 'lst'. Did you mean list?"),
         (("status", "--jsn"), "Error: unrecognized arguments: --jsn. Did you mean --json?"),
     ],
