@@ -5,9 +5,21 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from benchmarks.shared.instructions import (
+    LOGGING,
+    PARSING,
+    UNPLANNED,
+    Instructions,
+    Recording,
+    record,
+    replay,
+    summed,
+)
 from benchmarks.shared.machines import machines
 from benchmarks.shared.page import Shared
+from benchmarks.shared.payloads import edit
 from tests.support.postgres_server import LocalPostgres, run_sql
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +58,37 @@ def test_machines_in_one_process_tell_every_hook(
         " (SELECT count(*) FROM machines) AS machines FROM hook_deliveries",
     )
     assert row == {"hooks": 14, "agents": 4, "machines": 2}
+
+
+def test_a_server_without_clients_does_again_what_was_recorded() -> None:
+    with LocalPostgres(settings=LOGGING) as server:
+        recording = record(server, (edit,), warm_s=0.2)
+        assert 0 < recording.first < len(recording.messages)
+        incomplete = msgspec.structs.replace(recording, messages=recording.messages[:-9])
+        with pytest.raises(RuntimeError, match="other results"):
+            replay(server, incomplete)
+    with LocalPostgres(settings=LOGGING) as server:
+        replay(server, record(server, (edit,), warm_s=0.2))
+
+
+def test_instructions_are_those_of_the_statement_that_ran_last() -> None:
+    insert = "INSERT INTO hook_deliveries (id) VALUES ($1)"
+    flush = "BEGIN; EXECUTE fleet_1 ('a;'';b'); EXECUTE fleet_1 ('c'); COMMIT"
+    recording = Recording("fleet", [f"PREPARE fleet_1 (text) AS {insert}", flush, flush], 2, 4)
+    before = [("", 9), ("pg_parse_query", 9), ("BeginCommand", 9), ("ReadyForQuery", 9)]
+    message = [
+        ("pg_parse_query", 1_000),
+        ("BeginCommand", 200),
+        ("BeginCommand", 10_000),
+        ("pg_parse_query", 3_000),  # of a function in SQL
+        ("BeginCommand", 20_000),
+        ("BeginCommand", 400),
+        ("ReadyForQuery", 7),
+    ]
+    assert summed(recording, [*before, *message, *message]) == Instructions(
+        hooks=2,
+        batch=2.0,
+        total=17.3,
+        statements={insert: 16.5, PARSING: 0.5, UNPLANNED: 0.3},
+        calls={insert: 1.0, PARSING: 0.5, UNPLANNED: 1.0},
+    )

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -249,6 +249,31 @@ class LocalPostgres:
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
         said: str = done.stdout
         return said
+
+    def run_alone(
+        self,
+        database: str,
+        messages: Sequence[str],
+        *,
+        under: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run messages on the stopped server's database, in one process without clients.
+
+        ``under`` is a program that runs this process, with its arguments.
+        """
+        options = [each for entry in (settings or {}).items() for each in ("-c", "=".join(entry))]
+        return subprocess.run(
+            [
+                *(*under, str(self._bin / "postgres"), "--single", "-j", "-D", str(self.data)),
+                *(*options, database),
+            ],
+            **self._as_user(),
+            input="".join(f"{message};\n\n" for message in messages),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def clean_up(self) -> None:
         """End the server in whatever state it is and remove all its files."""
