@@ -31,6 +31,7 @@ from fleetd.protocol.requests.hook import HookDeliver
 from ..fleet import ROOT
 from .crowd import shares
 from .payloads import edit
+from .spread import cpu_ms
 
 PROCESSES = 4
 # How often a waiting thread requests the interpreter, in seconds. A daemon has few threads and a
@@ -57,9 +58,9 @@ class Machines:
         self._processes = processes
 
     @property
-    def pids(self) -> list[int]:
-        """Return the process ids."""
-        return [process.pid for process in self._processes]
+    def cpu_ms(self) -> float:
+        """Return the CPU time of the processes so far, in ms."""
+        return sum(cpu_ms(process.pid) for process in self._processes)
 
     def load(self, per_s: float, seconds: float, agents: int) -> LoadResult:
         """Let so many agents send hooks, so many a second in total, and wait until they are done.

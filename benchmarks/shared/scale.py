@@ -24,7 +24,7 @@ from .crowd import HOOK, Crowd, crowd, wal_bytes
 from .daemons import sharing
 from .machines import PROCESSES, Machines, machines
 from .page import table
-from .spread import cpu_ms, cpu_of_server, select_ms
+from .spread import cpu_of_server, select_ms
 
 NAME = "scale"
 Ask = Callable[[], Crowd]
@@ -65,10 +65,15 @@ class TableState(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """The results of busy daemons in turns, for one kind of surroundings."""
+    """The results of busy daemons in turns, for one kind of surroundings.
+
+    ``idle_cpu`` is how many processors the idle machines took for themselves in each turn, without
+    the server's work for them.
+    """
 
     what: str
     crowds: list[Crowd]
+    idle_cpu: list[float] = []
 
     @property
     def per_s(self) -> float:
@@ -161,9 +166,13 @@ def _idle(place: Path, server: LocalPostgres, *, quick: bool) -> list[Beside]:
     with _busy(place, server, quick=quick) as (ask, url):
         for _ in range(1 if quick else TURNS):
             none.crowds.extend((ask(), ask()))
-            with machines(place, url, number):
+            with machines(place, url, number) as idle:
                 time.sleep(1.0 if quick else SETTLING_S)
-                beside.crowds.extend((ask(), ask()))
+                for _ in range(2):
+                    before_ms, begun = idle.cpu_ms, time.monotonic()
+                    beside.crowds.append(ask())
+                    took_ms = (time.monotonic() - begun) * 1_000
+                    beside.idle_cpu.append((idle.cpu_ms - before_ms) / took_ms)
     return [none, beside]
 
 
@@ -231,7 +240,7 @@ def _load(place: Path, number: int, per_s: float, minutes: float, *, quick: bool
 def _used(server: LocalPostgres, running: Machines) -> dict[str, float]:
     return {
         "server": cpu_of_server(server),
-        "machines": sum(cpu_ms(pid) for pid in running.pids),
+        "machines": running.cpu_ms,
         "wal": float(wal_bytes(server)),
     }
 
@@ -291,12 +300,16 @@ def text(scale: Scale) -> str:
 
 def _besides(besides: Sequence[Beside], what: str) -> str:
     head = [what, "hooks per second (each turn)", "beside the first", "p99 of each turn, ms"]
+    has_idle = any(each.idle_cpu for each in besides)
+    if has_idle:
+        head.append("processors that the idle machines took themselves")
     rows = [
         [
             each.what,
             f"{each.per_s:,.0f} ({', '.join(f'{one.per_s:,.0f}' for one in each.crowds)})",
             f"{each.per_s / besides[0].per_s:.2f}",
             ", ".join(f"{one.p99_ms:,.0f}" for one in each.crowds),
+            *([", ".join(f"{cpu:.2f}" for cpu in each.idle_cpu)] if has_idle else []),
         ]
         for each in besides
     ]
