@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
@@ -156,15 +157,18 @@ async def send_heartbeats(engine: Engine) -> None:
     """Send heartbeats to the machines that share the store, and look for missing machines.
 
     When the store is back, which rings ``engine.store_back``, a heartbeat is sent immediately:
-    every machine waits then.
+    every machine waits then. The pause after it has a random length. Otherwise hundreds of machines
+    would write at the same moments, and hooks would wait for them.
     """
     anew = True
     for number in itertools.count():
         returned = engine.store_back.ticket()
         engine.timer_health.beat("machines", ROUND_S)
+        pause_s = HEARTBEAT_MS / 1_000
         if await _beat(engine, anew=anew, thorough=anew or number % THOROUGH == 0):
+            pause_s *= random.random() if anew else 1  # noqa: S311 - it is no secret
             anew = False
-        with trio.move_on_after(HEARTBEAT_MS / 1000):
+        with trio.move_on_after(pause_s):
             await returned.wait()
             anew = True
 
