@@ -173,7 +173,7 @@ class CommandParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
 
 
-# The most by which difflib's ratios of two words differ that are both suggested.
+# Two words are both suggested if difflib's ratios differ by less than this.
 _EQUALLY_CLOSE = 0.1
 
 

@@ -1,14 +1,14 @@
 """``python -m benchmarks.shared.instructions``: instructions of the server for each hook.
 
 Two measurements of the server's CPU time differ by a third on a busy computer, those of its
-instructions by a percent. So this shows what a change of a statement or of an index costs. Hooks
-are sent to a daemon, and the server logs their statements. Then a server without clients runs the
-same statements under valgrind, on a copy of the cluster. System calls for clients and the other
-processes of a server are not counted. A kind of hooks takes three minutes.
+instructions by a few percent. So this shows what a change of a statement or of an index costs.
+Hooks are sent to a daemon, and the server logs their statements. Then a server without clients runs
+the same statements under valgrind, on a copy of the cluster. The work of the kernel and of the
+server's other processes is not counted. A kind of hooks takes three minutes.
 """
 
 import argparse
-import json
+import csv
 import re
 import shutil
 import subprocess
@@ -17,7 +17,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -31,7 +30,7 @@ from .payloads import HOOKS, Payload
 CLIENTS, WARM_S, SECONDS = 8, 0.6, 0.3
 LOGGING = {
     "log_statement": "all",
-    "log_destination": "jsonlog",
+    "log_destination": "csvlog",
     "logging_collector": "on",
     "log_filename": "server.log",
     "log_rotation_age": "0",
@@ -45,7 +44,10 @@ _NO_LOGGING = {"log_statement": "none", "log_destination": "stderr", "logging_co
 _PARSE, _STATEMENT, _END = "pg_parse_query", "BeginCommand", "ReadyForQuery"
 _MARK = "measured from here"
 _COUNT_HOOKS = "SELECT count(*) AS hooks FROM hook_deliveries"
-# A statement of a message ends with a semicolon that is not in a text.
+# The places of the session and of the message in a line of the log.
+_SESSION, _MESSAGE = 5, 13
+_LONGEST_MESSAGE = 1 << 24
+# A statement of a message ends with a semicolon that is not in a string literal.
 _PART = re.compile(r"(?:'(?:[^']|'')*'|[^;'])+")
 _PREPARED = re.compile(r"PREPARE (\w+)(?: \([^)]*\))? AS\s+(.*)", re.DOTALL)
 _EXECUTED = re.compile(r"EXECUTE (\w+)")
@@ -55,7 +57,7 @@ _A_HOOK, _A_COMMIT = "INSERT INTO hook_deliveries", "COMMIT"
 _COMPARING = re.compile(
     r"(?:SELECT expect\(json_agg\(q\), \$\d+::jsonb\) FROM \(SELECT \* FROM|WITH q AS) \("
 )
-PARSING, UNPLANNED = "(parsing of the messages)", "(BEGIN, SET and COMMIT)"
+PARSING, UNPLANNED = "(parsing of the messages)", "(BEGIN, SET, COMMIT, PREPARE)"
 
 
 class Instructions(msgspec.Struct, frozen=True):
@@ -112,7 +114,7 @@ def _options() -> argparse.Namespace:
         help=f"a kind of hooks, of: {'; '.join(HOOKS)}",
     )
     parser.add_argument(
-        "--most", type=int, default=40, metavar="N", help="print the N dearest statements"
+        "--most", type=int, default=40, metavar="N", help="print the N most expensive statements"
     )
     return parser.parse_args()
 
@@ -128,7 +130,7 @@ def measure(server: LocalPostgres, hooks: Sequence[Payload]) -> Instructions:
         *(f"--dump-before={function}" for function in (_PARSE, _STATEMENT, _END)),
     )
     replay(server, recording, under=valgrind)
-    return summed(recording, _segments(dumps))
+    return summed(recording, segments_of(dumps))
 
 
 def record(server: LocalPostgres, hooks: Sequence[Payload], *, warm_s: float = WARM_S) -> Recording:
@@ -142,7 +144,7 @@ def record(server: LocalPostgres, hooks: Sequence[Payload], *, warm_s: float = W
             crowd(HOOK, [fleet], CLIENTS, SECONDS, server=server, warm_s=warm_s, hooks=hooks)
         server.stop()
         subprocess.run(["cp", "-a", str(server.data), str(before)], check=True)
-        (server.data / "log" / "server.json").unlink()
+        (server.data / "log" / "server.csv").unlink()
         server.start()
         with running(place, FLEET_DATABASE_URL=url) as fleet:
             crowd(
@@ -157,8 +159,8 @@ def record(server: LocalPostgres, hooks: Sequence[Payload], *, warm_s: float = W
             )
         taken = server.sql(_COUNT_HOOKS, database=database)[0]["hooks"]
     server.stop()
-    messages, first = _messages(server.data / "log" / "server.json")
-    server.data.rename(server.directory / "after")
+    messages, first = _messages(server.data / "log" / "server.csv")
+    shutil.rmtree(server.data)
     before.rename(server.data)
     return Recording(database, messages, first, taken)
 
@@ -168,12 +170,13 @@ def _messages(log: Path) -> tuple[list[str], int]:
 
     They are without the time limits of the daemon, which a slow server would miss.
     """
+    csv.field_size_limit(_LONGEST_MESSAGE)
     sent: list[tuple[str, str]] = []
-    for line in log.read_text().splitlines():
-        entry: dict[str, Any] = json.loads(line)
-        kind, _, text = entry.get("message", "").partition("statement: ")
-        if text and not kind:
-            sent.append((entry["session_id"], text))
+    with log.open(newline="") as lines:
+        for line in csv.reader(lines):
+            kind, _, text = line[_MESSAGE].partition("statement: ")
+            if text and not kind:
+                sent.append((line[_SESSION], text))
     marked = next(place for place, (_, text) in enumerate(sent) if _MARK in text)
     batches = Counter(session for session, text in sent if _IN_TIME.search(text))
     [(writer, _)] = batches.most_common(1)
@@ -190,7 +193,7 @@ def replay(server: LocalPostgres, recording: Recording, *, under: Sequence[str] 
         raise RuntimeError(f"the statements had other results than before:\n{done.stderr[-4000:]}")
 
 
-def _segments(dumps: Path) -> Iterator[tuple[str, int]]:
+def segments_of(dumps: Path) -> Iterator[tuple[str, int]]:
     """Yield each call of a function, and the instructions after it.
 
     A dump has the instructions since the one before, and what ended it.
@@ -240,6 +243,8 @@ def summed(recording: Recording, segments: Iterable[tuple[str, int]]) -> Instruc
         if counts:
             counted[what] += instructions
             calls[what] += function != _PARSE or what == PARSING
+    if not hooks or not commits:
+        raise RuntimeError(f"no hook was counted: does this server call {_STATEMENT}?")
     return Instructions(
         hooks=hooks,
         batch=hooks / commits,

@@ -67,8 +67,8 @@ class TableState(msgspec.Struct, frozen=True):
 class Beside(msgspec.Struct, frozen=True):
     """The results of busy daemons in turns, for one kind of surroundings.
 
-    ``idle_cpu`` is how many processors the idle machines took for themselves in each turn, without
-    the server's work for them.
+    ``idle_cpu`` is how many processors the idle machines took for themselves in each turn, while
+    the others worked. The server's work for them is not in it.
     """
 
     what: str

@@ -15,6 +15,7 @@ from benchmarks.shared.instructions import (
     Recording,
     record,
     replay,
+    segments_of,
     summed,
 )
 from benchmarks.shared.machines import machines
@@ -64,7 +65,8 @@ def test_a_server_without_clients_does_again_what_was_recorded() -> None:
     with LocalPostgres(settings=LOGGING) as server:
         recording = record(server, (edit,), warm_s=0.2)
         assert 0 < recording.first < len(recording.messages)
-        incomplete = msgspec.structs.replace(recording, messages=recording.messages[:-9])
+        warmed_up = recording.messages[: recording.first]
+        incomplete = msgspec.structs.replace(recording, messages=warmed_up)
         with pytest.raises(RuntimeError, match="other results"):
             replay(server, incomplete)
     with LocalPostgres(settings=LOGGING) as server:
@@ -92,3 +94,13 @@ def test_instructions_are_those_of_the_statement_that_ran_last() -> None:
         statements={insert: 16.5, PARSING: 0.5, UNPLANNED: 0.3},
         calls={insert: 1.0, PARSING: 0.5, UNPLANNED: 1.0},
     )
+
+
+def test_a_dump_counts_for_the_function_that_ended_the_one_before(tmp_path: Path) -> None:
+    for number, (trigger, instructions) in enumerate(
+        [("--dump-before=BeginCommand", 70), ("--dump-before=ReadyForQuery", 8), ("Program", 9)], 1
+    ):
+        (tmp_path / f"out.{number}").write_text(
+            f"desc: Trigger: {trigger}\n\nevents: Ir\nsummary: {instructions}\n"
+        )
+    assert [*segments_of(tmp_path)] == [("", 70), ("BeginCommand", 8), ("ReadyForQuery", 9)]
