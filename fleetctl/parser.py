@@ -173,10 +173,6 @@ class CommandParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{message}.{near}" if near else message)
 
 
-# Two words are both suggested if difflib's ratios differ by less than this.
-_EQUALLY_CLOSE = 0.1
-
-
 class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001
     """Commands below one that has options too; refuses options that would have no effect."""
 
@@ -193,6 +189,10 @@ class _Below(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF0
                 option = action.option_strings[-1]
                 parser.error(f"argument {option}: write it after {values[0]!r}")
         super().__call__(parser, namespace, values, option_string)
+
+
+# Two words are both suggested if difflib's ratios differ by less than this.
+_EQUALLY_CLOSE = 0.1
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

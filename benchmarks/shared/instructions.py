@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -138,25 +139,25 @@ def record(server: LocalPostgres, hooks: Sequence[Payload], *, warm_s: float = W
     database = server.new_database()
     url = server.url(database)
     before = server.directory / "before"
+    send = partial(
+        crowd,
+        HOOK,
+        clients=CLIENTS,
+        seconds=SECONDS,
+        server=server,
+        warm_s=warm_s,
+        hooks=hooks,
+    )
     with tempfile.TemporaryDirectory(prefix="fleetd-instructions-", dir="/tmp") as name:
         place = Path(name)
         with running(place, FLEET_DATABASE_URL=url) as fleet:
-            crowd(HOOK, [fleet], CLIENTS, SECONDS, server=server, warm_s=warm_s, hooks=hooks)
+            send([fleet])
         server.stop()
         subprocess.run(["cp", "-a", str(server.data), str(before)], check=True)
         (server.data / "log" / "server.csv").unlink()
         server.start()
         with running(place, FLEET_DATABASE_URL=url) as fleet:
-            crowd(
-                HOOK,
-                [fleet],
-                CLIENTS,
-                SECONDS,
-                server=server,
-                warm_s=warm_s,
-                hooks=hooks,
-                on_warm=lambda: server.sql(f"SELECT '{_MARK}'"),
-            )
+            send([fleet], on_warm=lambda: server.sql(f"SELECT '{_MARK}'"))
         taken = server.sql(_COUNT_HOOKS, database=database)[0]["hooks"]
     server.stop()
     messages, first = _messages(server.data / "log" / "server.csv")
@@ -228,7 +229,8 @@ def summed(recording: Recording, segments: Iterable[tuple[str, int]]) -> Instruc
         if function == _END:
             in_message = False
             continue
-        if function == _PARSE and not in_message:
+        nested = function == _PARSE and in_message  # of a function in SQL
+        if function == _PARSE and not nested:
             place, message = next(messages, (-1, ""))
             parts = (each.strip() for each in _PART.findall(message) if each.strip())
             what, counts, in_message = PARSING, place >= recording.first, True
@@ -242,7 +244,7 @@ def summed(recording: Recording, segments: Iterable[tuple[str, int]]) -> Instruc
             commits += counts and part == _A_COMMIT
         if counts:
             counted[what] += instructions
-            calls[what] += function != _PARSE or what == PARSING
+            calls[what] += not nested
     if not hooks or not commits:
         raise RuntimeError(f"no hook was counted: does this server call {_STATEMENT}?")
     return Instructions(

@@ -39,7 +39,7 @@ def scale() -> Scale:
         revision="abc",
         idle=[
             Beside("nobody", [crowd(90), crowd(100), crowd(110)]),
-            Beside("200 idle machines", [crowd(80), crowd(95)], [0.1, 0.125]),
+            Beside("200 idle machines", [crowd(80), crowd(95), crowd(120)], [0.1, 0.125, 0.2]),
         ],
         syncs=[Beside("0.2 ms", [crowd(100)]), Beside("2 ms", [crowd(60)])],
         load=load,
@@ -51,7 +51,7 @@ def scale() -> Scale:
 def test_each_turn_stands_beside_the_median_of_the_first(scale: Scale) -> None:
     told = text(scale)
     assert "| nobody | 100 (90, 100, 110) | 1.00 | 3, 3, 3 |  |" in told
-    assert "| 200 idle machines | 95 (80, 95) | 0.95 | 3, 3 | 0.10, 0.12 |" in told
+    assert "| 200 idle machines | 95 (80, 95, 120) | 0.95 | 3, 3, 3 | 0.10, 0.12, 0.20 |" in told
     assert "p99 of each turn, ms | processors that the idle machines took themselves |\n" in told
     assert "| 2 ms | 60 (60) | 0.60 | 3 |\n" in told
 

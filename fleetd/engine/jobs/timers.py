@@ -166,7 +166,8 @@ async def send_heartbeats(engine: Engine) -> None:
         engine.timer_health.beat("machines", ROUND_S)
         pause_s = HEARTBEAT_MS / 1_000
         if await _beat(engine, anew=anew, thorough=anew or number % THOROUGH == 0):
-            pause_s *= random.random() if anew else 1  # noqa: S311 - it is no secret
+            if anew:
+                pause_s *= random.random()  # noqa: S311 - nobody has to be kept from guessing
             anew = False
         with trio.move_on_after(pause_s):
             await returned.wait()

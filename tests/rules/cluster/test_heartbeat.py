@@ -38,6 +38,27 @@ async def machines(tmp_path):
 
 
 @pytest.fixture
+def sent(monkeypatch):
+    """The heartbeats in their order: of which machine, when, and whether they were thorough."""
+    heartbeats = []
+    write = OnBehalf.write
+
+    async def noted(self, rule, *args, **named):
+        if rule is membership.heartbeat:
+            heartbeats.append(
+                SimpleNamespace(
+                    machine=self._engine.machine,
+                    at=trio.current_time(),
+                    thorough=named["thorough"],
+                )
+            )
+        return await write(self, rule, *args, **named)
+
+    monkeypatch.setattr(OnBehalf, "write", noted)
+    return heartbeats
+
+
+@pytest.fixture
 def away(monkeypatch):
     """Machines for which the store is away: while one is named here, it is told so at once."""
     named = set()
@@ -78,19 +99,10 @@ async def test_machines_that_run_miss_nobody(machines, nursery, autojump_clock):
 
 
 async def test_machines_that_start_together_spread_their_heartbeats(
-    machines, nursery, autojump_clock, monkeypatch
+    machines, nursery, autojump_clock, monkeypatch, sent
 ):
-    sent: dict[str, list[float]] = {NORTH: [], SOUTH: []}
-    write = OnBehalf.write
-
-    async def noted(self, rule, *args, **named):
-        if rule is membership.heartbeat:
-            sent[self._engine.machine].append(trio.current_time())
-        return await write(self, rule, *args, **named)
-
     fractions = iter((0.25, 0.75, 0.5, 0.125))
     monkeypatch.setattr(timers.random, "random", lambda: next(fractions))
-    monkeypatch.setattr(OnBehalf, "write", noted)
     begun = trio.current_time()
     for fleet in machines:
         nursery.start_soon(timers.send_heartbeats, fleet.engine)
@@ -99,30 +111,25 @@ async def test_machines_that_start_together_spread_their_heartbeats(
         fleet.engine.store_back.ring()
     await trio.sleep(2 * BEAT_S)
 
-    first = {tuple(round(at - begun, 1) for at in times[:4]) for times in sent.values()}
+    each = [
+        [beat.at - begun for beat in sent if beat.machine == machine] for machine in (NORTH, SOUTH)
+    ]
+    first = {tuple(round(at, 1) for at in times[:4]) for times in each}
     assert first == {(0.0, 2.5, 12.5, 22.5), (0.0, 7.5, 17.5, 27.5)}
-    again = {tuple(round(at - begun, 2) for at in times[4:]) for times in sent.values()}
+    again = {tuple(round(at, 2) for at in times[4:]) for times in each}
     assert again == {(30.0, 35.0, 45.0), (30.0, 31.25, 41.25)}
     nursery.cancel_scope.cancel()
 
 
 async def test_one_heartbeat_a_minute_looks_at_all_machines(
-    machines, nursery, autojump_clock, monkeypatch
+    machines, nursery, autojump_clock, monkeypatch, sent
 ):
-    thorough = []
-    write = OnBehalf.write
-
-    async def noted(self, rule, *args, **named):
-        if rule is membership.heartbeat:
-            thorough.append(named["thorough"])
-        return await write(self, rule, *args, **named)
-
-    monkeypatch.setattr(OnBehalf, "write", noted)
+    monkeypatch.setattr(timers.random, "random", lambda: 1.0)
     nursery.start_soon(timers.send_heartbeats, machines[0].engine)
 
     await trio.sleep(12 * BEAT_S + 1)
 
-    assert thorough[:13] == [True, *[False] * 5] * 2 + [True]
+    assert [beat.thorough for beat in sent] == [True, *[False] * 5] * 2 + [True]
     nursery.cancel_scope.cancel()
 
 
