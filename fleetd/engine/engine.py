@@ -23,7 +23,7 @@ from ..domain import rules  # noqa: F401 - registers them
 from ..domain.core.context import BatchSizes, Caller, Context, Facts
 from ..domain.core.event_log import settle
 from ..domain.core.idempotency import recall, remember
-from ..domain.core.registry import REGISTERED, is_optimistic, may_use_reserve
+from ..domain.core.registry import REGISTERED, is_optimistic, may_use_reserve, needs_no_turn
 from ..domain.core.tx import (
     ConfirmAsks,
     Effect,
@@ -42,7 +42,7 @@ from ..host.paths import opencode_database
 from ..protocol.errors import FleetError, MethodNotFound, Storage
 from ..protocol.request import Mutation, Request
 from ..protocol.types import Noun
-from ..store.api import Availability, Optimistic, StoreAway
+from ..store.api import Availability, Optimistic, StoreAway, WithoutTurn
 from ..store.files.layout import LAYOUTS, PULLED
 from ..store.files.record_files import RecordFiles
 from ..store.open import open_store
@@ -432,7 +432,10 @@ class OnBehalf:
     async def _commit(self, work: Callable[[Tx], T], rule: Callable[..., Any]) -> T:
         try:
             frees_space = may_use_reserve(rule)
-            work = Optimistic(work) if is_optimistic(rule) else work
+            if is_optimistic(rule):
+                work = Optimistic(work)
+            elif needs_no_turn(rule):
+                work = WithoutTurn(work)
             return await self._engine.commit(work, _kind(rule), frees_space=frees_space)
         except FleetError as refusal:
             await self._engine.record_refusal(refusal, self._caller)

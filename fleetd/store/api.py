@@ -110,6 +110,20 @@ class Optimistic(Generic[T]):
         return self._rule(tx)
 
 
+class WithoutTurn(Generic[T]):
+    """A rule of one statement that needs no turn, in a store that has turns.
+
+    It may be committed twice, and a crash of the server may undo it.
+    """
+
+    def __init__(self, rule: Callable[[Tx], T]) -> None:
+        self._rule = rule
+
+    def __call__(self, tx: Tx) -> T:
+        """Run the rule."""
+        return self._rule(tx)
+
+
 class Followers:
     """Tasks that wait for commits; only then does a store listen for other machines' commits.
 

@@ -20,7 +20,7 @@ import trio
 from ..host import trace
 from ..host.histogram import Histogram
 from ..protocol.errors import Unavailable
-from .api import Optimistic
+from .api import Optimistic, WithoutTurn
 
 log = logging.getLogger("fleetd")
 T = TypeVar("T")
@@ -42,10 +42,14 @@ class Job:
     """A function to run, the task that waits for it, and how it ended.
 
     Jobs of one ``kind`` need about the same time and number of statements; None if unknown.
-    An ``optimistic`` job may run before its turn, in a store that has turns.
+    In a store that has turns, an ``optimistic`` job may run before its turn, and one
+    ``without_turn`` needs none.
     """
 
-    __slots__ = ("_task", "effects", "fn", "kind", "optimistic", "origin", "result", "took_us")
+    __slots__ = (
+        *("_task", "effects", "fn", "kind", "optimistic"),
+        *("origin", "result", "took_us", "without_turn"),
+    )
 
     def __init__(
         self, fn: Callable[..., Any], task: trio.lowlevel.Task | None, kind: Hashable = None
@@ -53,6 +57,7 @@ class Job:
         self.fn = fn
         self.kind = kind
         self.optimistic = isinstance(fn, Optimistic)
+        self.without_turn = isinstance(fn, WithoutTurn)
         self.took_us = 0
         self.result: outcome.Value[Any] | outcome.Error | None = None
         self.effects: list[Any] = []

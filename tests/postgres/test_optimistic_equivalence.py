@@ -162,8 +162,10 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 async def answer(fleet: Fleet, request: Told) -> Any:
     """Return what a request comes to, a refusal too."""
     if isinstance(request, Beat):
+        write = fleet.engine.write
+        renewed = await write(membership.renew, request.name, request.nonce)
         told = (request.name, STARTED, request.nonce, "boot", request.earlier)
-        return msgspec.to_builtins(await fleet.engine.write(membership.heartbeat, *told))
+        return msgspec.to_builtins(renewed or await write(membership.heartbeat, *told))
     try:
         found = msgspec.to_builtins(await fleet.do(request))
         if isinstance(found, dict):

@@ -1,11 +1,12 @@
 """Machines of a shared store: heartbeat, membership, loss, and displayed names.
 
-A machine sends a heartbeat every 10 s. That is cheap enough for a thousand machines, and short
-compared with the limits. A machine is lost after 60 s without a heartbeat, so five may be missing.
-A failover of the database, a wireless network that comes back, or a daemon that was killed and
-restarted then costs no agent its place. A dead process also keeps its locks for a minute. A machine
-that left in good order usually comes back soon, after an upgrade or a restart. Its agents go on
-working meanwhile, so it has 5 minutes, as long as an agent without a process.
+A machine sends a heartbeat every 10 s. That is cheap enough for a thousand machines, as it takes no
+turn while nothing else has changed. It is also short compared with the limits. A machine is lost
+after 60 s without a heartbeat, so five may be missing. A failover of the database, a wireless
+network that comes back, or a daemon that was killed and restarted then costs no agent its place. A
+dead process also keeps its locks for a minute. A machine that left in good order usually comes back
+soon, after an upgrade or a restart. Its agents go on working meanwhile, so it has 5 minutes, as
+long as an agent without a process.
 
 A store that only one machine uses names no machine, and nothing here applies to it. All machines
 use one clock, the store's.
@@ -19,7 +20,7 @@ from ...protocol.display import duration
 from ...protocol.records import Record
 from ...protocol.status import MachineLine
 from ..core.context import Context
-from ..core.registry import optimistic
+from ..core.registry import optimistic, without_turn
 from ..core.sql import LIVING
 from ..core.tx import LogLine, Row, Tx
 
@@ -41,6 +42,13 @@ _OVERDUE = (
     "((status = 'here' AND heard_awake_ms < :here) OR (status = 'left' AND heard_awake_ms < :left))"
 )
 _LISTED = "status <> 'lost' OR heard_at >= :old"
+_NAMESAKE = (
+    "SELECT 1 FROM machines WHERE id <> :machine"
+    " AND (name = :name OR name = :name || ' (' || id || ')')"
+    f" AND ({_LISTED}) LIMIT 1"
+)
+_NAME_FITS = "name IN (:name, :named)"
+_NAME_IS_RIGHT = f"name = CASE WHEN EXISTS ({_NAMESAKE}) THEN :named ELSE :name END"
 
 
 class HeartbeatResult(Record, frozen=True, kw_only=True):
@@ -81,15 +89,12 @@ def heartbeat(
     nonce: str = "",
     boot_id: str = "",
     earlier: tuple[str, ...] = (),
-    *,
-    thorough: bool = True,
 ) -> HeartbeatResult:
     """Note that this machine is here, whatever its status was before.
 
-    If another machine has the same ``name``, the displayed name of this one includes its id. A
-    ``thorough`` heartbeat looks for such a machine among all machines. ``nonce`` identifies this
-    start of the daemon, and ``earlier`` the starts before it. ``boot_id`` says where its pids are
-    valid.
+    If another machine has the same ``name``, the displayed name of this one includes its id.
+    ``nonce`` identifies this start of the daemon, and ``earlier`` the starts before it. ``boot_id``
+    says where its pids are valid.
     """
     before = tx.one("SELECT * FROM machines WHERE id = :id", id=ctx.machine)
     # Another daemon with this id has sent a heartbeat since, and still sends them.
@@ -104,7 +109,7 @@ def heartbeat(
         " heard_awake_ms = excluded.heard_awake_ms, since_awake_ms = excluded.since_awake_ms,"
         " nonce = excluded.nonce, boot_id = excluded.boot_id",
         id=ctx.machine,
-        name=_shown_name(tx, ctx, name, None if thorough else before),
+        name=with_id(name, ctx.machine) if _has_namesake(tx, ctx, name) else name,
         started=started_at,
         now=ctx.now,
         awake=ctx.awake_ms,
@@ -124,28 +129,39 @@ def heartbeat(
     return HeartbeatResult(was_lost=was_lost, any_missing=missing)
 
 
+@without_turn
+def renew(
+    tx: Tx, ctx: Context, name: str, nonce: str = "", *, thorough: bool = True
+) -> HeartbeatResult | None:
+    """Note that this machine is still here; None if ``heartbeat`` is needed for it.
+
+    It is needed when the status, name or daemon has changed, or when heartbeats were missing. Only
+    a ``thorough`` one looks whether any other machine has the same ``name``.
+    """
+    rows = tx.tuples(
+        "UPDATE machines SET heard_at = :now, heard_awake_ms = :awake"
+        f" WHERE id = :machine AND nonce = :nonce AND {_AT_WORK} AND "
+        + (_NAME_IS_RIGHT if thorough else _NAME_FITS)
+        + f" RETURNING {_JUDGED_HERE} AND EXISTS (SELECT 1 FROM machines WHERE {_OVERDUE})",
+        now=ctx.now,
+        awake=ctx.awake_ms,
+        nonce=nonce,
+        name=name,
+        named=with_id(name, ctx.machine),
+        old=ctx.days_ago(ctx.config.retention.days),
+        **_limits(ctx),
+    )
+    return HeartbeatResult(was_lost=False, any_missing=bool(rows[0][0])) if rows else None
+
+
 def with_id(name: str, machine: str) -> str:
     """Return the displayed name of a machine whose own name is ambiguous."""
     return f"{name} ({machine})"
 
 
-def _shown_name(tx: Tx, ctx: Context, name: str, before: Row | None) -> str:
-    """Return the displayed name of this machine; keep that of ``before`` while it fits ``name``."""
-    named = with_id(name, ctx.machine)
-    if before is not None and before["name"] in (name, named):
-        return str(before["name"])
-    return named if _has_namesake(tx, ctx, name) else name
-
-
 def _has_namesake(tx: Tx, ctx: Context, name: str) -> bool:
-    return tx.exists(
-        "SELECT 1 FROM machines WHERE id <> :id"
-        " AND (name = :name OR name = :name || ' (' || id || ')')"
-        f" AND ({_LISTED}) LIMIT 1",
-        id=ctx.machine,
-        name=name,
-        old=ctx.days_ago(ctx.config.retention.days),
-    )
+    old = ctx.days_ago(ctx.config.retention.days)
+    return tx.exists(_NAMESAKE, machine=ctx.machine, name=name, old=old)
 
 
 def _beats(ctx: Context, machine: Row) -> bool:
@@ -170,9 +186,9 @@ def id_holder(tx: Tx, ctx: Context) -> IdHolder:
     return convert(row, IdHolder)
 
 
-def leave_cluster(tx: Tx, ctx: Context) -> None:
-    """Note that this machine's daemon ends, and delete the lock waits that it would notify."""
-    tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
+@without_turn
+def leave(tx: Tx, ctx: Context) -> None:
+    """Note that this machine's daemon ends."""
     tx.run(
         "UPDATE machines SET status = 'left', heard_at = :now, heard_awake_ms = :awake"
         " WHERE id = :id",
@@ -180,6 +196,16 @@ def leave_cluster(tx: Tx, ctx: Context) -> None:
         now=ctx.now,
         awake=ctx.awake_ms,
     )
+
+
+def has_lock_waits(tx: Tx, ctx: Context) -> bool:
+    """Whether this machine would notify somebody who waits for a lock."""
+    return tx.exists("SELECT 1 FROM lock_waits WHERE machine = :id LIMIT 1", id=ctx.machine)
+
+
+def delete_lock_waits(tx: Tx, ctx: Context) -> None:
+    """Delete the lock waits that this machine would notify."""
+    tx.run("DELETE FROM lock_waits WHERE machine = :id", id=ctx.machine)
 
 
 def find_lost(tx: Tx, ctx: Context) -> LostMachines:
@@ -192,7 +218,12 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
     if not _judges(tx, ctx):
         return LostMachines(machines=[], agents=[])
     return LostMachines(
-        machines=[row["id"] for row in _overdue(tx, ctx)],
+        machines=[
+            row["id"]
+            for row in tx.all(
+                f"SELECT id FROM machines WHERE {_OVERDUE} ORDER BY id", **_limits(ctx)
+            )
+        ],
         agents=[row["id"] for row in stranded_agents(tx, ctx)],
     )
 
@@ -200,16 +231,6 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
 def _judges(tx: Tx, ctx: Context) -> bool:
     """Whether this machine is the one that declares others lost."""
     return tx.exists(f"SELECT 1 AS judges WHERE {_JUDGED_HERE}", **_limits(ctx))
-
-
-def _overdue(tx: Tx, ctx: Context, machine: str | None = None) -> list[Row]:
-    return tx.all(
-        f"SELECT * FROM machines WHERE {_OVERDUE}"
-        + (" AND id = :id" if machine else "")
-        + " ORDER BY id",
-        **_limits(ctx),
-        id=machine,
-    )
 
 
 def _limits(ctx: Context) -> dict[str, Any]:
@@ -225,10 +246,18 @@ def _limits(ctx: Context) -> dict[str, Any]:
 
 
 def lose_machine(tx: Tx, ctx: Context, machine: str) -> bool:
-    """Declare a machine lost, once for all that miss it; its agents follow one by one."""
-    rows = _overdue(tx, ctx, machine) if _judges(tx, ctx) else []
+    """Declare a machine lost, once for all that miss it; its agents follow one by one.
+
+    One statement checks and writes: the machine itself may ``renew`` its heartbeat at any moment.
+    """
+    if not _judges(tx, ctx):
+        return False
+    rows = tx.all(
+        f"UPDATE machines SET status = 'lost' WHERE id = :id AND {_OVERDUE} RETURNING *",
+        id=machine,
+        **_limits(ctx),
+    )
     for row in rows:
-        tx.run("UPDATE machines SET status = 'lost' WHERE id = :id", id=row["id"])
         tx.run("DELETE FROM lock_waits WHERE machine = :id", id=row["id"])
         text = f"Machine {row['name']} ({row['id']}) {missing_heartbeat_text(ctx, row)}: it is lost"
         tx.after_commit(LogLine("WARNING", text))

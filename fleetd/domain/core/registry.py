@@ -35,6 +35,7 @@ REGISTERED: dict[type[Request[Any]], Method] = {}
 # Rules and services that may use the reserve of a full disk.
 _FREES_SPACE: set[Callable[..., Any]] = set()
 _OPTIMISTIC: set[Callable[..., Any]] = set()
+_WITHOUT_TURN: set[Callable[..., Any]] = set()
 
 
 def method(
@@ -93,6 +94,21 @@ def optimistic(rule: F) -> F:
 def is_optimistic(rule: Callable[..., Any]) -> bool:
     """Return whether a rule may run before its turn."""
     return rule in _OPTIMISTIC
+
+
+def without_turn(rule: F) -> F:
+    """Let a rule commit without the fleet's turn, in a store that several machines share.
+
+    The rule runs one statement, which may be committed twice, and whose last commits a crash of the
+    server may undo. Rules in a turn must expect its rows to change between their own statements.
+    """
+    _WITHOUT_TURN.add(rule)
+    return rule
+
+
+def needs_no_turn(rule: Callable[..., Any]) -> bool:
+    """Return whether a rule commits without the fleet's turn."""
+    return rule in _WITHOUT_TURN
 
 
 def frees_space(rule: F) -> F:

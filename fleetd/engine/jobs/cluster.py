@@ -57,15 +57,18 @@ def machine_name(engine: Engine) -> str:
 
 
 async def _beat(engine: Engine, *, thorough: bool) -> HeartbeatResult:
-    own = engine.instance
+    own, name = engine.instance, machine_name(engine)
+    nonce = own.nonce if own else ""
+    renewed = await engine.write(membership.renew, name, nonce, thorough=thorough)
+    if renewed is not None:
+        return renewed
     return await engine.write(
         membership.heartbeat,
-        machine_name(engine),
+        name,
         iso(engine.started_ms),
-        nonce=own.nonce if own else "",
+        nonce,
         boot_id=own.boot_id if own else "",
         earlier=tuple(each.nonce for each in own.earlier) if own else (),
-        thorough=thorough,
     )
 
 
@@ -149,6 +152,8 @@ async def leave_cluster(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one stops in an orderly way."""
     if engine.machine:
         try:
-            await engine.write(membership.leave_cluster)
+            await engine.write(membership.leave)
+            if await engine.read(membership.has_lock_waits):
+                await engine.write(membership.delete_lock_waits)
         except FleetError as error:
             log.warning("The other machines do not see that this one left: %s", error.message)

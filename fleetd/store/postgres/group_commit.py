@@ -18,7 +18,7 @@ from psycopg.pq.abc import PGresult
 from ...domain.core.assigned import Unpredictable, holds_assigned
 from ...host.histogram import Histogram
 from ..worker_thread import Job
-from . import batch
+from . import batch, without_turn
 from .connection import ServerConnection
 from .errors import (
     InDoubt,
@@ -103,6 +103,9 @@ class PostgresCommitter:
             _take_back(jobs)
             connection = self._slot.get()
             try:
+                if jobs[0].without_turn:
+                    without_turn.run(connection, jobs[0], self._server.schema)
+                    return 1
                 if taken := self._together(connection, jobs):
                     return taken
             except psycopg.Error as error:
@@ -305,9 +308,14 @@ class PostgresCommitter:
 
 
 def _alike(jobs: list[Job]) -> list[Job]:
-    """Return the first jobs, all of which are optimistic, or none."""
+    """Return the first jobs, all of which are optimistic, or none.
+
+    A job that needs no turn is alone.
+    """
+    if jobs[0].without_turn:
+        return jobs[:1]
     kind = jobs[0].optimistic
-    alike = list(takewhile(lambda job: job.optimistic == kind, jobs))
+    alike = list(takewhile(lambda job: job.optimistic == kind and not job.without_turn, jobs))
     return alike[:TOGETHER] if kind else alike
 
 

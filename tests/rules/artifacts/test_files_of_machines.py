@@ -15,6 +15,7 @@ from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.engine.files.reconcile import collect_garbage
 from fleetd.engine.jobs import timers
+from fleetd.engine.jobs.cluster import leave_cluster
 from fleetd.engine.jobs.daily import compress
 from fleetd.protocol.errors import Corrupt
 from fleetd.protocol.requests.checkpoint import (
@@ -454,7 +455,7 @@ async def test_what_a_machine_keeps_that_may_come_back_stays_marked(
     mission = await a.mission()
     taken = await b.checkpoint(mission)
     await a.do(CheckpointDelete(taken.id))
-    await b.engine.write(membership.leave_cluster)
+    await leave_cluster(b.engine)
     a.clock.pass_by(6 * DAY)
     assert await a.engine.write(purge_departed) == 0
     a.clock.pass_by(2 * DAY)

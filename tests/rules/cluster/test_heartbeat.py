@@ -44,7 +44,7 @@ def sent(monkeypatch):
     write = OnBehalf.write
 
     async def noted(self, rule, *args, **named):
-        if rule is membership.heartbeat:
+        if rule is membership.renew:
             heartbeats.append(
                 SimpleNamespace(
                     machine=self._engine.machine,
@@ -196,7 +196,7 @@ async def test_what_goes_wrong_does_not_end_it(
     write, bugs = north.engine.write, iter([ValueError("a bug")])
 
     async def broken(rule, *rest, **named):
-        if rule is membership.heartbeat and (bug := next(bugs, None)):
+        if rule is membership.renew and (bug := next(bugs, None)):
             raise bug
         return await write(rule, *rest, **named)
 

@@ -21,7 +21,7 @@ from fleetd.domain.locks import queue
 from fleetd.domain.system.epoch import continue_after_loss, start_up
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import liveness
-from fleetd.engine.jobs.cluster import heartbeat
+from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
 from fleetd.protocol.errors import InvalidState, NotFound
@@ -53,7 +53,8 @@ async def machines(tmp_path, nursery):
 
 async def beat(fleet, name=None, *, thorough=True):
     name = name or f"host-{fleet.engine.machine[-1]}"
-    return await fleet.engine.write(membership.heartbeat, name, fleet.clock.now, thorough=thorough)
+    renewed = await fleet.engine.write(membership.renew, name, thorough=thorough)
+    return renewed or await fleet.engine.write(membership.heartbeat, name, fleet.clock.now)
 
 
 async def touch(fleet):
@@ -189,7 +190,7 @@ async def _since_after(fleet, ms):
 async def test_a_machine_that_leaves_in_good_order_has_time_to_come_back(machines):
     north, south = machines
     await settle_in(north, south)
-    await south.engine.write(membership.leave_cluster)
+    await leave_cluster(south.engine)
 
     await pass_by(LEFT_MS, north)
     assert standing(north) == {NORTH: "here", SOUTH: "left"}
@@ -260,7 +261,7 @@ async def test_a_machine_that_is_forgotten_loses_its_agents_and_keeps_their_work
     await start(north, mission, "spec-4", mortal())
     await south.do(LockAcquire("spec-1", "/srv/a.py"))
     await settle_in(north, south)
-    await south.engine.write(membership.leave_cluster)
+    await leave_cluster(south.engine)
 
     forgotten = await north.do(MachineForget(SOUTH))
 
@@ -397,7 +398,7 @@ async def test_an_agent_of_which_only_its_machine_was_not_heard_is_not_silent(ma
     mission = await north.mission()
     await settle_in(north, south)
     await south.agents(mission, "spec-1")
-    await south.engine.write(membership.leave_cluster)
+    await leave_cluster(south.engine)
     await pass_by(LEFT_MS - HEARTBEAT_MS, north)
     await touch(south)
     await pass_by(2 * HEARTBEAT_MS, north, south)
@@ -518,7 +519,7 @@ async def test_the_first_machine_at_work_acts_on_what_is_of_one_that_is_not(mach
         await south.checkpoint(recovered)
         await south.restore(mission_id=recovered.id, agent_id="spec-1")
         await settle_in(east, north, south)
-        await south.engine.write(membership.leave_cluster)
+        await leave_cluster(south.engine)
         north.clock.pass_by(10 * MINUTE)
         for fleet in (east, north):
             await beat(fleet)
@@ -756,7 +757,7 @@ async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(
         await take_over()
     running = f"Agent spec-1 runs on laptop (process {process.pid})."
     assert refused.value.message == running
-    await south.engine.write(membership.leave_cluster)
+    await leave_cluster(south.engine)
     with pytest.raises(InvalidState, match="last ran on laptop"):
         await take_over()
 
@@ -892,7 +893,7 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     await wait_for(south, "/srv/a.py", "spec-2")
     mine = await wait_for(north, "/srv/a.py", "spec-3")
     if how == "left":
-        await south.engine.write(membership.leave_cluster)
+        await leave_cluster(south.engine)
     else:
         await pass_by(LOST_MS + HEARTBEAT_MS, north)
 

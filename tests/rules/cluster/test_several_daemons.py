@@ -6,13 +6,12 @@ import pytest
 import trio
 
 from fleetd.domain.artifacts.ingest import ingest
-from fleetd.domain.cluster import membership
 from fleetd.domain.erasure.journal import unfinished
 from fleetd.domain.erasure.scope import ErasureTarget
 from fleetd.domain.erasure.steps import step
 from fleetd.domain.recovery import roll_forward
 from fleetd.engine.jobs import daily
-from fleetd.engine.jobs.cluster import heartbeat
+from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
 from fleetd.engine.jobs.liveness import scan
 from fleetd.harness.report import PlanItem, Planned
 from fleetd.protocol.requests.event import EventAppend
@@ -177,7 +176,7 @@ async def test_forgetting_names_machines_that_may_still_have_something_in_their_
     north, south = machines
     await touch(*machines)
     mission = await north.mission()
-    await south.engine.write(membership.leave_cluster)
+    await leave_cluster(south.engine)
 
     done = await north.do(SystemForget(mission.id))
 

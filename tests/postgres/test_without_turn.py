@@ -1,0 +1,227 @@
+"""Rules that need no turn: a heartbeat is renewed while another daemon has the turn."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from fleetd.domain.cluster import membership
+from fleetd.domain.cluster.membership import HEARTBEAT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.domain.core.tx import Tx
+from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
+from fleetd.protocol.errors import Unavailable
+from fleetd.store.api import WithoutTurn
+from fleetd.store.postgres import connection
+from fleetd.store.postgres.batch import LOCK
+from tests.postgres.proxy import Moment, Proxy
+from tests.postgres.shared_stores import PATIENCE_S, appends, running
+from tests.support.fleet import Clock, Fleet, opened
+from tests.support.postgres_server import LocalPostgres, run_sql
+
+_ADD = (
+    "INSERT INTO machines (id, name, status, started_at, heard_at, heard_awake_ms,"
+    " since_awake_ms) VALUES (:id, :id, 'here', '', '', 0, 0)"
+)
+
+
+def add_machine(tx: Tx, name: str = "x") -> None:
+    tx.run(_ADD, id=name)
+
+
+@asynccontextmanager
+async def turn_taken(url: str) -> AsyncIterator[None]:
+    """Keep the fleet's turn while the block runs."""
+    with closing(connection.connect(url, "holder")) as holder:
+        holder.execute("BEGIN")
+        holder.execute(LOCK.encode())
+        yield
+
+
+def only_machine(url: str) -> dict[str, Any]:
+    [row] = run_sql(url, "SELECT * FROM machines")
+    return row
+
+
+def status_of_x(url: str) -> object:
+    [row] = run_sql(url, "SELECT status FROM machines WHERE id = 'x'")
+    return row["status"]
+
+
+async def stay_in_touch(fleet: Fleet, clock: Clock, for_ms: int) -> None:
+    for _ in range(for_ms // HEARTBEAT_MS):
+        clock.pass_by(HEARTBEAT_MS)
+        await heartbeat(fleet.engine, thorough=False)
+
+
+async def test_a_heartbeat_and_a_goodbye_do_not_wait_for_the_turn(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    clock, url = Clock(), postgres.url(database)
+    async with opened(tmp_path, store=url, clock=clock) as fleet:
+        await heartbeat(fleet.engine)
+        batch = run_sql(url, "SELECT batch FROM writers")
+        for thorough in (False, True):
+            clock.pass_by(HEARTBEAT_MS)
+            async with turn_taken(url):
+                with trio.fail_after(PATIENCE_S):
+                    await heartbeat(fleet.engine, thorough=thorough)
+            assert only_machine(url)["heard_at"] == clock.now
+        clock.pass_by(HEARTBEAT_MS)
+        async with turn_taken(url):
+            with trio.fail_after(PATIENCE_S):
+                await leave_cluster(fleet.engine)
+        found = only_machine(url)
+        assert (found["status"], found["heard_at"]) == ("left", clock.now)
+        assert run_sql(url, "SELECT batch FROM writers") == batch
+
+
+@pytest.mark.parametrize(
+    ("change", "is_needed"),
+    [
+        ("status = 'here'", False),
+        ("status = 'lost'", True),
+        ("status = 'left'", True),
+        ("nonce = 'another daemon'", True),
+        ("name = 'another name'", True),
+        (f"heard_awake_ms = heard_awake_ms - {UNBROKEN_MS}", True),
+        (f"heard_awake_ms = heard_awake_ms - {UNBROKEN_MS - HEARTBEAT_MS}", False),
+    ],
+)
+async def test_a_heartbeat_is_renewed_only_while_nothing_else_has_changed(
+    postgres: LocalPostgres, database: str, tmp_path: Path, change: str, is_needed: bool
+) -> None:
+    clock, url = Clock(), postgres.url(database)
+    async with opened(tmp_path, store=url, clock=clock) as fleet:
+        engine = fleet.engine
+        await heartbeat(engine)
+        clock.pass_by(HEARTBEAT_MS)
+        run_sql(url, f"UPDATE machines SET {change}")
+        before = only_machine(url)
+        assert engine.instance
+        own = (before["name"] if "name" not in change else "box", engine.instance.nonce)
+        renewed = await engine.write(membership.renew, *own)
+        assert (renewed is None) == is_needed
+        assert (only_machine(url) == before) == is_needed
+
+
+async def test_a_machine_that_is_heard_of_just_in_time_is_not_lost(
+    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is heard of after the daemon that misses it has looked, and before it writes that."""
+    clock, url = Clock(), postgres.url(database)
+    async with opened(tmp_path, store=url, clock=clock) as fleet:
+        await heartbeat(fleet.engine)
+        await stay_in_touch(fleet, clock, LOST_MS)
+        await fleet.engine.write(lambda tx, _: add_machine(tx))
+        real: Callable[..., bool] = membership._judges
+
+        def judges(tx: Tx, ctx: Any) -> bool:
+            answer = real(tx, ctx)
+            run_sql(url, f"UPDATE machines SET heard_awake_ms = {ctx.awake_ms} WHERE id = 'x'")
+            return answer
+
+        with monkeypatch.context() as patch:
+            patch.setattr(membership, "_judges", judges)
+            assert not await fleet.engine.write(membership.lose_machine, "x")
+        assert status_of_x(url) == "here"
+        await stay_in_touch(fleet, clock, LOST_MS)
+        assert status_of_x(url) == "here"
+        await stay_in_touch(fleet, clock, HEARTBEAT_MS)
+        assert status_of_x(url) == "lost"
+
+
+async def test_its_commit_does_not_wait_for_the_disk_and_others_do(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    def setting(tx: Tx) -> str:
+        return str(tx.value("SELECT current_setting('synchronous_commit')"))
+
+    async with running(postgres.url(database), tmp_path) as one:
+        assert await one.store.write(WithoutTurn(setting)) == "off"
+        assert await one.store.write(setting) == "on"
+        assert one.store._committer.commits.count == 1
+
+
+async def test_rows_are_as_in_any_other_transaction(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    query = (
+        "SELECT CAST(:text AS TEXT) AS text, CAST(:number AS BIGINT) AS number, NULL AS nothing,"
+        " 10 % 4 AS remainder, 1 = 1 AS truth"
+    )
+    params = {"text": "it's ':text'; -- % \\ é", "number": -(2**40)}
+    async with running(postgres.url(database), tmp_path) as one:
+        for read in (
+            lambda tx: tx.all(query, **params),
+            lambda tx: tx.tuples(query, **params),
+            lambda tx: tx.one(query, **params),
+            lambda tx: tx.value("SELECT 'x' WHERE 1 = 0"),
+            lambda tx: tx.run("UPDATE machines SET name = '' WHERE id = ''"),
+        ):
+            assert await one.store.write(WithoutTurn(read)) == await one.store.write(read)
+
+
+@pytest.mark.parametrize("many", [False, True])
+async def test_only_one_statement_needs_no_turn(
+    postgres: LocalPostgres, database: str, tmp_path: Path, many: bool
+) -> None:
+    def two(tx: Tx) -> None:
+        if many:
+            tx.many(_ADD, [{"id": "x"}, {"id": "y"}])
+        add_machine(tx, "x")
+        add_machine(tx, "y")
+
+    async with running(postgres.url(database), tmp_path) as one:
+        with pytest.raises(TypeError, match="runs one statement"):
+            await one.store.write(WithoutTurn(two))
+        assert await one.event("goes on") == 1
+
+
+async def test_what_the_server_refuses_is_an_error_of_that_job_only(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    async with running(postgres.url(database), tmp_path) as one:
+        await one.store.write(WithoutTurn(add_machine))
+        outcomes: list[object] = []
+
+        async def write(rule: Callable[[Tx], object]) -> None:
+            try:
+                outcomes.append(await one.store.write(rule))
+            except Exception as error:  # noqa: BLE001 - what it is, is asserted
+                outcomes.append(type(error).__name__)
+
+        async with trio.open_nursery() as nursery:
+            for rule in (appends("a"), WithoutTurn(add_machine), appends("b")):
+                nursery.start_soon(write, rule)
+        assert sorted(outcomes, key=str) == [1, 2, "UniqueViolation"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_lost_connection_is_no_failure(
+    postgres: LocalPostgres, database: str, tmp_path: Path, when: Moment
+) -> None:
+    def touch(tx: Tx) -> list[tuple[Any, ...]]:
+        return tx.tuples("UPDATE machines SET name = 'y' WHERE id = 'x' RETURNING name")
+
+    with Proxy(postgres.port) as proxy:
+        url = f"postgresql://fleet@127.0.0.1:{proxy.port}/{database}?sslmode=disable"
+        async with running(url, tmp_path) as one:
+            await one.store.write(WithoutTurn(add_machine))
+            proxy.cut(b"UPDATE machines", when)
+            assert await one.store.write(WithoutTurn(touch)) == [("y",)]
+            assert proxy.cuts == 1
+            assert one.store.availability.away is None
+
+
+async def test_another_schema_is_noticed(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    async with running(postgres.url(database), tmp_path) as one:
+        await one.store.write(WithoutTurn(add_machine))
+        run_sql(postgres.url(database), "UPDATE schema_version SET version = version + 1")
+        with pytest.raises(Unavailable, match="Install the newer fleetd"):
+            await one.store.write(WithoutTurn(lambda tx: tx.run("DELETE FROM machines")))
+        await one.until(away=True)
