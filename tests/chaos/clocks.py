@@ -54,12 +54,12 @@ async def _no_repository(directory: str | None) -> None:
 
 def _planted(defect: str | None) -> Any:
     if defect == "looks-late":
-        sleep = timers._sleep
+        sleep = timers.Pauses.sleep
 
-        async def longer(engine: Any, seconds: float) -> None:
-            await sleep(engine, seconds + 5)
+        async def longer(self: timers.Pauses, seconds: float, *rest: Any) -> bool:
+            return await sleep(self, seconds + 5, *rest)
 
-        return mock.patch.object(timers, "_sleep", longer)
+        return mock.patch.object(timers.Pauses, "sleep", longer)
     return mock.patch.object(timers, "PAUSE_S", timers.PAUSE_S)
 
 

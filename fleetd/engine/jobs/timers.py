@@ -57,14 +57,42 @@ async def run_timers(engine: Engine) -> None:
             nursery.start_soon(timer, engine)
 
 
+class Pauses:
+    """The pauses of one timer, which end when the store was away and is back.
+
+    With a shared store, the first pause after a start or an outage has a random length. Otherwise
+    hundreds of machines would ask the server at the same moments, and hooks would wait for them.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._is_first = True
+
+    async def sleep(self, seconds: float, returned: trio.Event | None = None) -> bool:
+        """Sleep, and return whether the store came back.
+
+        ``returned`` is a ticket of ``engine.store_back`` from before; by default it is taken now.
+        """
+        if returned is None:
+            returned = self._engine.store_back.ticket()
+        if self._is_first and self._engine.machine:
+            seconds *= random.random()  # noqa: S311 - nobody has to be kept from guessing
+        self._is_first = False
+        with trio.move_on_after(seconds):
+            await returned.wait()
+            self._is_first = True
+        return self._is_first
+
+
 async def scan_liveness(engine: Engine) -> None:
     """Look for silences whenever one can be due, also those from before this start."""
+    pauses = Pauses(engine)
     while True:
         await _admitted(engine, "silence")
         look = partial(scan, engine, only_ours=True)
         pause_s = await _retry(engine, "ActivityScan", look, "silence") / 1000
         engine.timer_health.beat("silence", pause_s + ROUND_S)
-        await _sleep(engine, pause_s)
+        await pauses.sleep(pause_s)
 
 
 async def confirm_asks(engine: Engine) -> None:
@@ -90,29 +118,32 @@ async def _confirm_asks(engine: Engine) -> int | None:
 
 async def drain_spool(engine: Engine) -> None:
     """Record payloads that hooks left in the spool, also if no hook comes any more."""
+    pauses = Pauses(engine)
     while True:
         await _admitted(engine, "spool")
         engine.timer_health.beat("spool", SPOOL_S + LONG_ROUND_S)
         await tidy_spool(engine)
         await write_sightings(engine)
-        await _sleep(engine, SPOOL_S)
+        await pauses.sleep(SPOOL_S)
 
 
 async def read_usage(engine: Engine) -> None:
     """Read the token usage in transcripts of sessions, when no client has asked for long."""
+    pauses = Pauses(engine)
     while True:
         await _admitted(engine, "usage")
         engine.timer_health.beat("usage", USAGE_S + LONG_ROUND_S)
         await _retry(engine, "ReadUsage", partial(read_transcripts, engine), "usage")
-        await _sleep(engine, USAGE_S)
+        await pauses.sleep(USAGE_S)
 
 
 async def index_older_records(engine: Engine) -> None:
     """Index records from before there was a search index, and imported records."""
+    pauses = Pauses(engine)
     while True:
         await _admitted(engine)
         await _retry(engine, "SearchIndex", partial(index_backlog, engine))
-        await _sleep(engine, INDEX_S)
+        await pauses.sleep(INDEX_S)
 
 
 async def refill_disk_reserve(engine: Engine) -> None:
@@ -125,6 +156,7 @@ async def refill_disk_reserve(engine: Engine) -> None:
 async def follow_other_machines(engine: Engine) -> None:
     """Write and remove files because of what other machines recorded or deleted."""
     forgotten: int | None = None
+    pauses = Pauses(engine)
     while True:
         await _admitted(engine, "files")
         engine.timer_health.beat("files", FILES_S + ROUND_S)
@@ -137,7 +169,7 @@ async def follow_other_machines(engine: Engine) -> None:
             log.warning("The work on files is postponed: %s", error.message)
         except Exception:
             log.exception("The work on files failed")
-        await _sleep(engine, FILES_S)
+        await pauses.sleep(FILES_S)
 
 
 async def watch_processes(engine: Engine) -> None:
@@ -157,21 +189,15 @@ async def send_heartbeats(engine: Engine) -> None:
     """Send heartbeats to the machines that share the store, and look for missing machines.
 
     When the store is back, which rings ``engine.store_back``, a heartbeat is sent immediately:
-    every machine waits then. The pause after it has a random length. Otherwise hundreds of machines
-    would write at the same moments, and hooks would wait for them.
+    every machine waits then.
     """
-    anew = True
+    anew, pauses = True, Pauses(engine)
     for number in itertools.count():
         returned = engine.store_back.ticket()
         engine.timer_health.beat("machines", ROUND_S)
-        pause_s = HEARTBEAT_MS / 1_000
         if await _beat(engine, anew=anew, thorough=anew or number % THOROUGH == 0):
-            if anew:
-                pause_s *= random.random()  # noqa: S311 - nobody has to be kept from guessing
             anew = False
-        with trio.move_on_after(pause_s):
-            await returned.wait()
-            anew = True
+        anew = await pauses.sleep(HEARTBEAT_MS / 1_000, returned) or anew
 
 
 async def _beat(engine: Engine, *, anew: bool, thorough: bool) -> bool:
@@ -223,10 +249,3 @@ async def _admitted(engine: Engine, timer: str | None = None) -> None:
 
     beat()
     await engine.admission.wait_open(beat)
-
-
-async def _sleep(engine: Engine, seconds: float) -> None:
-    """Sleep, but return immediately when the store was away and is back."""
-    returned = engine.store_back.ticket()
-    with trio.move_on_after(seconds):
-        await returned.wait()

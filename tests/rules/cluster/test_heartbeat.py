@@ -8,6 +8,7 @@ import trio
 
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import HEARTBEAT_MS, LOST_MS, UNBROKEN_MS
+from fleetd.engine.change_feed import Bell
 from fleetd.engine.engine import OnBehalf
 from fleetd.engine.jobs import cluster as operations
 from fleetd.engine.jobs import timers
@@ -119,6 +120,32 @@ async def test_machines_that_start_together_spread_their_heartbeats(
     again = {tuple(round(at, 2) for at in times[4:]) for times in each}
     assert again == {(30.0, 35.0, 45.0), (30.0, 31.25, 41.25)}
     nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_the_first_pause_of_a_timer_is_random_in_a_shared_store_only(
+    autojump_clock, monkeypatch, is_shared
+):
+    monkeypatch.setattr(timers.random, "random", lambda: 0.25)
+    engine = SimpleNamespace(machine=NORTH if is_shared else "", store_back=Bell())
+    pauses = timers.Pauses(engine)
+
+    async def sleep(*, rings_at=None):
+        begun = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            if rings_at:
+                nursery.start_soon(ring, rings_at)
+            came_back = await pauses.sleep(60)
+            nursery.cancel_scope.cancel()
+        return round(trio.current_time() - begun), came_back
+
+    async def ring(after):
+        await trio.sleep(after)
+        engine.store_back.ring()
+
+    first = 15 if is_shared else 60
+    found = [await sleep(), await sleep(), await sleep(rings_at=40), await sleep(), await sleep()]
+    assert found == [(first, False), (60, False), (40, True), (first, False), (60, False)]
 
 
 async def test_one_heartbeat_a_minute_looks_at_all_machines(
