@@ -47,8 +47,15 @@ class Job:
     """
 
     __slots__ = (
-        *("_task", "effects", "fn", "kind", "optimistic"),
-        *("origin", "result", "took_us", "without_turn"),
+        "_task",
+        "effects",
+        "fn",
+        "kind",
+        "optimistic",
+        "origin",
+        "result",
+        "took_us",
+        "without_turn",
     )
 
     def __init__(

@@ -1,12 +1,15 @@
 """Rules that need no turn: a heartbeat is renewed while another daemon has the turn."""
 
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import HEARTBEAT_MS, LOST_MS, UNBROKEN_MS
@@ -78,6 +81,32 @@ async def test_a_heartbeat_and_a_goodbye_do_not_wait_for_the_turn(
         assert run_sql(url, "SELECT batch FROM writers") == batch
 
 
+async def test_a_daemon_that_stops_without_its_turn_has_left(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    clock, url = Clock(), postgres.url(database)
+    async with AsyncExitStack() as stack:
+        engine = (await stack.enter_async_context(opened(tmp_path, store=url, clock=clock))).engine
+        await heartbeat(engine)
+        engine.sightings.note("claude", "event", "Stop", clock.now)
+        async with turn_taken(url):
+            engine.stop_waiting()
+            await stack.aclose()
+            assert engine.sightings.take()  # that needed the turn
+            assert only_machine(url)["status"] == "left"
+
+
+async def test_a_daemon_that_stops_says_goodbye_for_itself_only(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    url = postgres.url(database)
+    async with opened(tmp_path, store=url) as fleet:
+        await heartbeat(fleet.engine)
+        run_sql(url, "UPDATE machines SET nonce = 'its successor'")
+        await leave_cluster(fleet.engine)
+        assert only_machine(url)["status"] == "here"
+
+
 @pytest.mark.parametrize(
     ("change", "is_needed"),
     [
@@ -90,8 +119,14 @@ async def test_a_heartbeat_and_a_goodbye_do_not_wait_for_the_turn(
         (f"heard_awake_ms = heard_awake_ms - {UNBROKEN_MS - HEARTBEAT_MS}", False),
     ],
 )
+@pytest.mark.parametrize("thorough", [False, True])
 async def test_a_heartbeat_is_renewed_only_while_nothing_else_has_changed(
-    postgres: LocalPostgres, database: str, tmp_path: Path, change: str, is_needed: bool
+    postgres: LocalPostgres,
+    database: str,
+    tmp_path: Path,
+    change: str,
+    is_needed: bool,
+    thorough: bool,
 ) -> None:
     clock, url = Clock(), postgres.url(database)
     async with opened(tmp_path, store=url, clock=clock) as fleet:
@@ -102,30 +137,35 @@ async def test_a_heartbeat_is_renewed_only_while_nothing_else_has_changed(
         before = only_machine(url)
         assert engine.instance
         own = (before["name"] if "name" not in change else "box", engine.instance.nonce)
-        renewed = await engine.write(membership.renew, *own)
+        renewed = await engine.write(membership.renew, *own, thorough=thorough)
         assert (renewed is None) == is_needed
         assert (only_machine(url) == before) == is_needed
 
 
 async def test_a_machine_that_is_heard_of_just_in_time_is_not_lost(
-    postgres: LocalPostgres, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: LocalPostgres, database: str, tmp_path: Path
 ) -> None:
     """It is heard of after the daemon that misses it has looked, and before it writes that."""
+
+    def commit(renewing: connection.ServerConnection) -> None:
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+        while not run_sql(postgres.url(), waits % "'UPDATE machines SET status%'"):
+            time.sleep(0.01)
+        renewing.execute("COMMIT")
+
     clock, url = Clock(), postgres.url(database)
     async with opened(tmp_path, store=url, clock=clock) as fleet:
         await heartbeat(fleet.engine)
         await stay_in_touch(fleet, clock, LOST_MS)
         await fleet.engine.write(lambda tx, _: add_machine(tx))
-        real: Callable[..., bool] = membership._judges
-
-        def judges(tx: Tx, ctx: Any) -> bool:
-            answer = real(tx, ctx)
-            run_sql(url, f"UPDATE machines SET heard_awake_ms = {ctx.awake_ms} WHERE id = 'x'")
-            return answer
-
-        with monkeypatch.context() as patch:
-            patch.setattr(membership, "_judges", judges)
+        with closing(connection.connect(url, "x")) as renewing:
+            renewing.execute("BEGIN")
+            heard = f"UPDATE machines SET heard_awake_ms = {clock.uptime().awake_ms} WHERE id = 'x'"
+            renewing.execute(heard.encode())
+            committing = threading.Thread(target=commit, args=[renewing])
+            committing.start()
             assert not await fleet.engine.write(membership.lose_machine, "x")
+            committing.join()
         assert status_of_x(url) == "here"
         await stay_in_touch(fleet, clock, LOST_MS)
         assert status_of_x(url) == "here"
@@ -178,6 +218,32 @@ async def test_only_one_statement_needs_no_turn(
         with pytest.raises(TypeError, match="runs one statement"):
             await one.store.write(WithoutTurn(two))
         assert await one.event("goes on") == 1
+        kept = run_sql(postgres.url(database), "SELECT id FROM machines")
+        assert kept == ([] if many else [{"id": "x"}])
+
+
+async def test_they_go_before_those_that_wait_for_a_turn(
+    postgres: LocalPostgres, database: str, tmp_path: Path
+) -> None:
+    begun, go_on = trio.Event(), threading.Event()
+    token = trio.lowlevel.current_trio_token()
+    order: list[str] = []
+
+    def blocks(_: Tx) -> None:
+        token.run_sync_soon(begun.set)
+        go_on.wait(PATIENCE_S)
+
+    def rule(name: str) -> Callable[[Tx], None]:
+        return lambda _: order.append(name)
+
+    async with running(postgres.url(database), tmp_path) as one, trio.open_nursery() as nursery:
+        nursery.start_soon(one.store.write, blocks)
+        await begun.wait()
+        for each in (rule("a"), WithoutTurn(rule("x")), rule("b"), WithoutTurn(rule("y"))):
+            nursery.start_soon(one.store.write, each)
+            await trio.testing.wait_all_tasks_blocked()
+        go_on.set()
+    assert order == ["x", "y", "a", "b"]
 
 
 async def test_what_the_server_refuses_is_an_error_of_that_job_only(
@@ -225,3 +291,4 @@ async def test_another_schema_is_noticed(
         with pytest.raises(Unavailable, match="Install the newer fleetd"):
             await one.store.write(WithoutTurn(lambda tx: tx.run("DELETE FROM machines")))
         await one.until(away=True)
+        assert only_machine(postgres.url(database))["id"] == "x"

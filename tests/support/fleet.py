@@ -13,6 +13,8 @@ import trio
 import trio.testing
 
 from fleetd.config import Config, Loaded, PathSettings
+from fleetd.domain.cluster import membership
+from fleetd.domain.cluster.membership import HeartbeatResult
 from fleetd.domain.core.context import BatchSizes, Caller
 from fleetd.engine.engine import Engine, OnBehalf, random_id
 from fleetd.engine.lifecycle import open_engine
@@ -208,6 +210,13 @@ class Fleet:
     async def seqs(self) -> list[int]:
         """Return the positions of all events."""
         return [event.seq for event in await self.events()]
+
+    async def beat(self, name: str, *, thorough: bool = True) -> HeartbeatResult:
+        """Send a heartbeat of this machine under a name, as the daemon would."""
+        write, own = self.engine.write, self.engine.instance
+        nonce = own.nonce if own else ""
+        renewed = await write(membership.renew, name, nonce, thorough=thorough)
+        return renewed or await write(membership.heartbeat, name, self.clock.now, nonce)
 
     def sql(self, statement: str, **values: Any) -> list[dict[str, Any]]:
         """Run a statement on the database behind the engine's back."""

@@ -187,14 +187,15 @@ def id_holder(tx: Tx, ctx: Context) -> IdHolder:
 
 
 @without_turn
-def leave(tx: Tx, ctx: Context) -> None:
-    """Note that this machine's daemon ends."""
+def leave(tx: Tx, ctx: Context, nonce: str = "") -> None:
+    """Note that this machine's daemon, which sent the last heartbeat under ``nonce``, ends."""
     tx.run(
         "UPDATE machines SET status = 'left', heard_at = :now, heard_awake_ms = :awake"
-        " WHERE id = :id",
+        " WHERE id = :id AND status = 'here' AND nonce = :nonce",
         id=ctx.machine,
         now=ctx.now,
         awake=ctx.awake_ms,
+        nonce=nonce,
     )
 
 

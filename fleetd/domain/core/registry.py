@@ -99,8 +99,9 @@ def is_optimistic(rule: Callable[..., Any]) -> bool:
 def without_turn(rule: F) -> F:
     """Let a rule commit without the fleet's turn, in a store that several machines share.
 
-    The rule runs one statement, which may be committed twice, and whose last commits a crash of the
-    server may undo. Rules in a turn must expect its rows to change between their own statements.
+    The rule runs one statement, which is committed before the rule goes on: the rule must not raise
+    after it. It may be committed twice, and a crash of the server may undo the last commits. Rules
+    in a turn must expect its rows to change between their own statements.
     """
     _WITHOUT_TURN.add(rule)
     return rule

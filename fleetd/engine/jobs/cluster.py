@@ -57,8 +57,7 @@ def machine_name(engine: Engine) -> str:
 
 
 async def _beat(engine: Engine, *, thorough: bool) -> HeartbeatResult:
-    own, name = engine.instance, machine_name(engine)
-    nonce = own.nonce if own else ""
+    own, name, nonce = engine.instance, machine_name(engine), _nonce(engine)
     renewed = await engine.write(membership.renew, name, nonce, thorough=thorough)
     if renewed is not None:
         return renewed
@@ -70,6 +69,11 @@ async def _beat(engine: Engine, *, thorough: bool) -> HeartbeatResult:
         boot_id=own.boot_id if own else "",
         earlier=tuple(each.nonce for each in own.earlier) if own else (),
     )
+
+
+def _nonce(engine: Engine) -> str:
+    """Return what identifies this start of the daemon; '' in a store of its own."""
+    return engine.instance.nonce if engine.instance else ""
 
 
 async def refuse_duplicate_id(engine: Engine) -> None:
@@ -152,8 +156,16 @@ async def leave_cluster(engine: Engine) -> None:
     """Tell the other machines, if there can be any, that this one stops in an orderly way."""
     if engine.machine:
         try:
-            await engine.write(membership.leave)
+            await engine.write(membership.leave, _nonce(engine))
+        except FleetError as error:
+            log.warning("The other machines do not see that this one left: %s", error.message)
+
+
+async def delete_lock_waits(engine: Engine) -> None:
+    """Delete the lock waits that nobody here will end any more: their clients are gone."""
+    if engine.machine:
+        try:
             if await engine.read(membership.has_lock_waits):
                 await engine.write(membership.delete_lock_waits)
         except FleetError as error:
-            log.warning("The other machines do not see that this one left: %s", error.message)
+            log.warning("Waits for locks of this machine were not deleted: %s", error.message)

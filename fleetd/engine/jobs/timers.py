@@ -66,7 +66,8 @@ class Pauses:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._is_first = True
+        self._returned: trio.Event | None = None
+        """The ticket of the last pause: set if the store came back since that pause began."""
 
     async def sleep(self, seconds: float, returned: trio.Event | None = None) -> bool:
         """Sleep, and return whether the store came back.
@@ -75,13 +76,13 @@ class Pauses:
         """
         if returned is None:
             returned = self._engine.store_back.ticket()
-        if self._is_first and self._engine.machine:
+        is_first = self._returned is None or self._returned.is_set()
+        self._returned = returned
+        if is_first and self._engine.machine:
             seconds *= random.random()  # noqa: S311 - nobody has to be kept from guessing
-        self._is_first = False
         with trio.move_on_after(seconds):
             await returned.wait()
-            self._is_first = True
-        return self._is_first
+        return returned.is_set()
 
 
 async def scan_liveness(engine: Engine) -> None:

@@ -92,7 +92,7 @@ def _kept(counter: Counter, expression: str) -> str:
 
 
 # Statements around every batch are prepared once, and sent with BEGIN or COMMIT in one message.
-# The last two are for a batch that is one message; their results are not used.
+# The last three are for a transaction that is one message; their results are not used.
 _PREPARED = f"""
     PREPARE count_batch (text, bigint) AS {_COUNT};
     PREPARE log_end AS SELECT {END} AS reached;
@@ -102,7 +102,9 @@ _PREPARED = f"""
         WITH counted (version) AS ({_COUNT})
         SELECT {_CONFLICT} WHERE NOT EXISTS (SELECT FROM counted WHERE version = $3);
     PREPARE be_in_time (bigint) AS
-        SELECT {_CONFLICT} WHERE {_NOW_MS} > $1
+        SELECT {_CONFLICT} WHERE {_NOW_MS} > $1;
+    PREPARE expect_version (bigint) AS
+        SELECT {_CONFLICT} FROM schema_version WHERE version <> $1
 """
 _TURN_TAKEN = _TAKE_TURN.index("EXECUTE take_turns")
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
@@ -206,7 +208,7 @@ def _one(
         if connection.pgconn.transaction_status != TransactionStatus.INTRANS:
             raise psycopg.errors.InFailedSqlTransaction("a rule ignored a failed statement")
     except Exception as error:
-        if _all_is_lost(connection, error):
+        if is_all_lost(connection, error):
             raise
         job.effects = []
         job.fail(translate(error, where))
@@ -216,7 +218,8 @@ def _one(
     return True
 
 
-def _all_is_lost(connection: ServerConnection, error: Exception) -> bool:
+def is_all_lost(connection: ServerConnection, error: Exception) -> bool:
+    """Whether an error is of the whole transaction or connection, and not of one job."""
     if connection.closed:
         return True
     return ends_connection(error) or is_read_only(error) or is_transient(error)
@@ -237,6 +240,18 @@ def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str
         *_TAKE_TURN,
         f"EXECUTE count_expected ('{machine}', {number}, {version})",
         f"EXECUTE be_in_time ({by_ms})",
+    ]
+
+
+def frame_without_turn(version: int) -> list[str]:
+    """Return the statements that begin a transaction without a turn.
+
+    It fails for a schema of another version, and its commit waits for no disk and no standby.
+    """
+    return [
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "SET LOCAL synchronous_commit = off",
+        f"EXECUTE expect_version ({version})",
     ]
 
 

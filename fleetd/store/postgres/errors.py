@@ -26,6 +26,8 @@ _ENDS = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 # Another transaction was in the way, and is not any more: the same again may well succeed.
 _AGAIN = {"40001", "40P01", "40003"}
 _READ_ONLY = "25006"
+CONFLICT = "FL001"
+"""The SQLSTATE of ``expect``, a function of the schema, for rows that have changed meanwhile."""
 _STOOD_STILL = "25P03"
 _FORBIDDEN = "42501"
 # What the schema lacks: another program, or a newer one of ours, has changed it.

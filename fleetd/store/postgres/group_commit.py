@@ -69,8 +69,9 @@ class PostgresCommitter:
 
         A long batch takes several turns, with those of other daemons in between. If the server
         ended a transaction because it was idle for seconds, its first job has another try, alone:
-        the machine may have slept.
+        the machine may have slept. Jobs that need no turn come first.
         """
+        jobs = sorted(jobs, key=lambda job: not job.without_turn)
         alone = False
         while jobs:
             try:
@@ -104,7 +105,7 @@ class PostgresCommitter:
             connection = self._slot.get()
             try:
                 if jobs[0].without_turn:
-                    without_turn.run(connection, jobs[0], self._server.schema)
+                    without_turn.run(connection, jobs[0], self._server.schema, self._where.name)
                     return 1
                 if taken := self._together(connection, jobs):
                     return taken
@@ -315,7 +316,7 @@ def _alike(jobs: list[Job]) -> list[Job]:
     if jobs[0].without_turn:
         return jobs[:1]
     kind = jobs[0].optimistic
-    alike = list(takewhile(lambda job: job.optimistic == kind and not job.without_turn, jobs))
+    alike = list(takewhile(lambda job: job.optimistic == kind, jobs))
     return alike[:TOGETHER] if kind else alike
 
 

@@ -21,7 +21,7 @@ from ..api import Optimistic
 from ..worker_thread import Job
 from . import batch
 from .connection import STATEMENT_MS, TURN_MS, ServerConnection
-from .errors import sqlstate
+from .errors import CONFLICT, sqlstate
 from .predictor import Predictor, RecordingExecutor
 from .speculation import Corrections, Script, Speculation
 
@@ -34,8 +34,6 @@ TOGETHER = 32
 # After a flush with a long wait, twice that wait is allowed, up to the limit below.
 IN_TIME_MS = 2_000
 CROWDED_MS = 10_000
-CONFLICT = "FL001"
-"""The SQLSTATE of ``expect``, a function of the schema, for rows that have changed meanwhile."""
 _COUNTERS: tuple[Counter, ...] = get_args(Counter)
 
 

@@ -1,6 +1,7 @@
 """Jobs that need no turn: each is one statement, sent as a transaction of its own in one message.
 
-The commit waits for no disk and no standby. The job's rule allows that it is lost, or done twice.
+A job waits for the turn only behind an earlier batch of its daemon. Its commit waits for no disk
+and no standby. The job's rule allows that it is lost, or done twice.
 """
 
 from collections.abc import Iterable
@@ -11,21 +12,20 @@ import psycopg
 
 from ...domain.core.tx import Row, Tx
 from ..worker_thread import Job
+from .batch import frame_without_turn, is_all_lost
 from .connection import ServerConnection, translated
-from .errors import ServerAway, wrong_schema
-
-_BEFORE = "BEGIN; SET LOCAL synchronous_commit = off; SELECT version FROM schema_version"
-_VERSION = _BEFORE.count(";")
-"""The place of the schema's version in the message; the job's statement follows it."""
+from .errors import CONFLICT, ServerAway, sqlstate, translate, wrong_schema
 
 
 class SingleStatement:
     """Runs the only statement of a rule, and commits it.
 
-    Raises ServerAway for a schema of another version, TypeError for what needs several statements.
+    Raises psycopg.Error, ServerAway for a schema of another version, TypeError for what needs
+    several statements.
     """
 
     def __init__(self, connection: ServerConnection, version: int) -> None:
+        self._connection = connection
         self._cursor = psycopg.ClientCursor(connection)
         self._version = version
         self._used = False
@@ -41,15 +41,17 @@ class SingleStatement:
         if self._used:
             self._refuse()
         self._used = True
-        cursor = self._cursor
-        cursor.execute(f"{_BEFORE}; {translated(sql)}; COMMIT".encode(), params)
-        for _ in range(_VERSION):
-            cursor.nextset()
-        [[found]] = cursor
-        if found != self._version:
-            raise ServerAway("writing", wrong_schema(found, self._version), final=True)
-        cursor.nextset()
-        return cursor.fetchall() if cursor.description else []
+        frame = frame_without_turn(self._version)
+        text = "; ".join([*frame, translated(sql), "COMMIT"])
+        try:
+            self._cursor.execute(text.encode(), params)
+        except psycopg.Error as error:
+            if sqlstate(error) == CONFLICT:
+                self._refuse_schema()
+            raise
+        for _ in frame:
+            self._cursor.nextset()
+        return self._cursor.fetchall() if self._cursor.description else []
 
     def many(self, sql: str, params: Iterable[Row]) -> None:  # noqa: ARG002
         """Refuse several statements."""
@@ -62,16 +64,27 @@ class SingleStatement:
     def _refuse(self) -> NoReturn:
         raise TypeError("a rule without a turn runs one statement")
 
+    def _refuse_schema(self) -> NoReturn:
+        self._connection.simple_query(b"ROLLBACK")
+        [[found]] = self._connection.execute("SELECT version FROM schema_version")
+        raise ServerAway("writing", wrong_schema(found, self._version), final=True)
 
-def run(connection: ServerConnection, job: Job, version: int) -> None:
-    """Give a job its result; raises psycopg.Error, ServerAway."""
+
+def run(connection: ServerConnection, job: Job, version: int, where: str) -> None:
+    """Give a job its result; raises ServerAway, and psycopg.Error if another try may succeed.
+
+    ``where`` is the name of the server, for errors.
+    """
     tx = Tx(SingleStatement(connection, version))
     try:
         value = job.run(tx)
-    except (psycopg.Error, ServerAway):
+    except ServerAway:
         raise
-    except Exception as error:  # noqa: BLE001 - it reaches the caller, who logs it
-        job.fail(error)
+    except Exception as error:
+        if is_all_lost(connection, error):
+            raise
+        connection.simple_query(b"ROLLBACK")
+        job.fail(translate(error, where))
     else:
         job.effects = tx.effects
         job.succeed(value)

@@ -11,7 +11,6 @@ import trio
 from trio.testing import MockClock
 
 from fleetd.domain.artifacts.outbox import backup, purge_departed
-from fleetd.domain.cluster import membership
 from fleetd.domain.core.tx import RemoveBackup, WriteBackup
 from fleetd.engine.files.reconcile import collect_garbage
 from fleetd.engine.jobs import timers
@@ -59,8 +58,7 @@ def machine(root: Path, name: str, clock: Clock) -> AbstractAsyncContextManager[
 async def here(*fleets: Fleet) -> None:
     """Let the store hear of machines, which are called what a person would call them."""
     for fleet in fleets:
-        name = NAMES[fleet.engine.machine]
-        await fleet.engine.write(membership.heartbeat, name, fleet.clock.now)
+        await fleet.beat(NAMES[fleet.engine.machine])
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from fleetd.domain.locks import queue
 from fleetd.domain.system.epoch import continue_after_loss, start_up
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import liveness
-from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
+from fleetd.engine.jobs.cluster import delete_lock_waits, heartbeat, leave_cluster
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
 from fleetd.protocol.errors import InvalidState, NotFound
@@ -52,9 +52,7 @@ async def machines(tmp_path, nursery):
 
 
 async def beat(fleet, name=None, *, thorough=True):
-    name = name or f"host-{fleet.engine.machine[-1]}"
-    renewed = await fleet.engine.write(membership.renew, name, thorough=thorough)
-    return renewed or await fleet.engine.write(membership.heartbeat, name, fleet.clock.now)
+    return await fleet.beat(name or f"host-{fleet.engine.machine[-1]}", thorough=thorough)
 
 
 async def touch(fleet):
@@ -298,7 +296,7 @@ async def test_only_a_machine_that_is_not_at_work_is_forgotten(machines):
 
 async def test_the_end_of_an_engine_says_goodbye(tmp_path):
     async with opened(tmp_path, machine=NORTH) as north:
-        await beat(north)
+        await touch(north)
     async with opened(tmp_path) as again:
         assert standing(again) == {NORTH: "left"}
 
@@ -743,7 +741,7 @@ async def test_a_new_session_does_not_take_the_agent_of_a_process_elsewhere(mach
 async def test_the_work_of_an_agent_elsewhere_is_not_taken_while_it_is_heard_of(machines, mortal):
     north, south = machines
     mission, process = await north.mission(), mortal()
-    await south.engine.write(membership.heartbeat, "laptop", south.clock.now)
+    await beat(south, "laptop")
     await start(south, mission, "spec-1", process)
     await north.agents(mission, "spec-2")
     await north.checkpoint(mission)
@@ -894,6 +892,7 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     mine = await wait_for(north, "/srv/a.py", "spec-3")
     if how == "left":
         await leave_cluster(south.engine)
+        await delete_lock_waits(south.engine)
     else:
         await pass_by(LOST_MS + HEARTBEAT_MS, north)
 

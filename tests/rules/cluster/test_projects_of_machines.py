@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from fleetd.domain.cluster import membership
 from fleetd.protocol.errors import InvalidParams, InvalidState, LockConflict
 from fleetd.protocol.records import Checkpoint, Mission
 from fleetd.protocol.requests.agent import AgentList, AgentRegister
@@ -63,8 +62,8 @@ async def pair(tmp_path: Path, repository: Path) -> AsyncIterator[Pair]:
         opened(tmp_path / "one", clock=clock, machine=HERE, database=database) as here,
         opened(tmp_path / "two", clock=clock, machine=THERE, database=database) as there,
     ):
-        await here.engine.write(membership.heartbeat, "laptop", clock.now)
-        await there.engine.write(membership.heartbeat, "build-2", clock.now)
+        await here.beat("laptop")
+        await there.beat("build-2")
         yield Pair(here, there, clones)
 
 
@@ -239,7 +238,7 @@ async def test_a_recovery_takes_the_project_s_mission_of_another_machine_and_no_
         await pair.here.do(CheckpointCreate(each.id))
     pair.here.clock.pass_by(10 * MINUTE)
     for fleet, name in ((pair.here, "laptop"), (pair.there, "build-2")):
-        await fleet.engine.write(membership.heartbeat, name, fleet.clock.now)
+        await fleet.beat(name)
 
     found = await pair.there.do(MissionSelect("recovery", str(two)))
     assert (found.mission.id, found.reason) == (mission.id, "project")
