@@ -26,12 +26,7 @@ from .files.reconcile import reconcile
 from .hooks.deliver import tidy_spool
 from .hooks.sightings import write_sightings
 from .hooks.training import training_hooks
-from .jobs.cluster import (
-    check_processes,
-    delete_lock_waits,
-    leave_cluster,
-    refuse_duplicate_id,
-)
+from .jobs.cluster import check_processes, leave_cluster, refuse_duplicate_id
 from .jobs.legacy_import import import_legacy
 from .services.erasure import finish, finish_these
 from .usage.reading import write_noted_last
@@ -100,11 +95,10 @@ async def open_engine(
         except BaseExceptionGroup as group:
             raise _only(group) from None
         with trio.CancelScope(shield=True):
-            # It comes first, as it needs no turn: of the others, one may wait in vain.
+            # It comes first, as it seldom needs a turn: the others may wait in vain for theirs.
             await leave_cluster(engine)
             await write_sightings(engine)
             await write_noted_last(engine)
-            await delete_lock_waits(engine)
             await engine.outbox.drain()
             await engine.store.last_look()
     finally:

@@ -82,7 +82,7 @@ async def test_a_heartbeat_and_a_goodbye_do_not_wait_for_the_turn(
 
 
 async def test_a_daemon_that_stops_without_its_turn_has_left(
-    postgres: LocalPostgres, database: str, tmp_path: Path
+    postgres: LocalPostgres, database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, url = Clock(), postgres.url(database)
     async with AsyncExitStack() as stack:
@@ -94,6 +94,7 @@ async def test_a_daemon_that_stops_without_its_turn_has_left(
             await stack.aclose()
             assert engine.sightings.take()  # that needed the turn
             assert only_machine(url)["status"] == "left"
+        assert "waits for locks" not in caplog.text
 
 
 async def test_a_daemon_that_stops_says_goodbye_for_itself_only(

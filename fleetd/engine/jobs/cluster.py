@@ -153,19 +153,18 @@ async def check_processes(engine: Engine) -> None:
 
 
 async def leave_cluster(engine: Engine) -> None:
-    """Tell the other machines, if there can be any, that this one stops in an orderly way."""
-    if engine.machine:
-        try:
-            await engine.write(membership.leave, _nonce(engine))
-        except FleetError as error:
-            log.warning("The other machines do not see that this one left: %s", error.message)
+    """Tell the other machines, if there can be any, that this one stops in an orderly way.
 
-
-async def delete_lock_waits(engine: Engine) -> None:
-    """Delete the lock waits that nobody here will end any more: their clients are gone."""
-    if engine.machine:
-        try:
-            if await engine.read(membership.has_lock_waits):
-                await engine.write(membership.delete_lock_waits)
-        except FleetError as error:
-            log.warning("Waits for locks of this machine were not deleted: %s", error.message)
+    Its waits for locks end as well: their clients are gone. Only that may need a turn.
+    """
+    if not engine.machine:
+        return
+    try:
+        await engine.write(membership.leave, _nonce(engine))
+    except FleetError as error:
+        log.warning("The other machines do not see that this one left: %s", error.message)
+    try:
+        if await engine.read(membership.has_lock_waits):
+            await engine.write(membership.delete_lock_waits)
+    except FleetError as error:
+        log.warning("The waits for locks here were not deleted: %s", error.message)

@@ -21,7 +21,7 @@ from fleetd.domain.locks import queue
 from fleetd.domain.system.epoch import continue_after_loss, start_up
 from fleetd.engine.engine import DAEMON
 from fleetd.engine.jobs import liveness
-from fleetd.engine.jobs.cluster import delete_lock_waits, heartbeat, leave_cluster
+from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
 from fleetd.harness.report import PromptSubmitted
 from fleetd.host import processes
 from fleetd.protocol.errors import InvalidState, NotFound
@@ -892,7 +892,6 @@ async def test_who_waits_on_a_machine_that_is_gone_is_not_served(machines, how):
     mine = await wait_for(north, "/srv/a.py", "spec-3")
     if how == "left":
         await leave_cluster(south.engine)
-        await delete_lock_waits(south.engine)
     else:
         await pass_by(LOST_MS + HEARTBEAT_MS, north)
 
