@@ -4,6 +4,8 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -11,7 +13,10 @@ from typing import Any
 import pytest
 
 from fleetctl.client import Fleet
-from tests.support.postgres_server import LocalPostgres
+from fleetd.protocol.errors import FleetError
+from fleetd.store.postgres import connection
+from fleetd.store.postgres.batch import LOCK
+from tests.support.postgres_server import LocalPostgres, run_sql
 from tests.support.processes import Daemon, environment
 
 PATIENCE_S = 30
@@ -67,6 +72,40 @@ def test_they_are_here_leave_and_come_back(daemons: list[Daemon]) -> None:
     assert standing(one) == ["here", "left"]
     other.start()
     until(["here", "here"], lambda: standing(one))
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("mission.create", {"title": "Login"}), ("event.append", {"type": "file_read"})],
+    ids=["in a turn", "in one message"],
+)
+def test_a_daemon_that_waits_for_its_turn_says_that_it_stops(
+    daemons: list[Daemon], postgres: LocalPostgres, database: str, method: str, params: Any
+) -> None:
+    one, other = daemons
+    for daemon in daemons:
+        until(["here", "here"], lambda daemon=daemon: standing(daemon))
+    with (
+        closing(connection.connect(postgres.url(database), "holder")) as holder,
+        ThreadPoolExecutor(1) as aside,
+    ):
+        holder.execute("SET idle_in_transaction_session_timeout = 0")
+        holder.execute("BEGIN")
+        holder.execute(LOCK.encode())
+        waiting = aside.submit(ask, other, method, **params)
+        query = (
+            "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND datname = current_database()"
+        )
+        until([{"number": 1}], lambda: run_sql(postgres.url(database), query))
+
+        other.stop()
+
+        assert standing(one) == ["here", "left"]
+        with pytest.raises(FleetError):
+            waiting.result()
+        holder.execute("ROLLBACK")
+    assert ask(one, "event.list")["events"] == []
 
 
 def test_an_agent_is_watched_where_it_runs(

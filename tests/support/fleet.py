@@ -212,7 +212,7 @@ class Fleet:
         return [event.seq for event in await self.events()]
 
     async def beat(self, name: str, *, thorough: bool = True) -> HeartbeatResult:
-        """Send a heartbeat of this machine under a name, as the daemon would."""
+        """Send a heartbeat of this machine under a name, without its boot and earlier starts."""
         write, own = self.engine.write, self.engine.instance
         nonce = own.nonce if own else ""
         renewed = await write(membership.renew, name, nonce, thorough=thorough)

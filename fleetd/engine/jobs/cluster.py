@@ -1,4 +1,8 @@
-"""Cluster: sends this machine's heartbeat, and detects lost machines of a shared store."""
+"""Cluster: this machine among those of a shared store.
+
+It refuses to start under the id of another one, sends heartbeats, detects lost machines, checks its
+agents' processes when it returns, and says when it leaves.
+"""
 
 import logging
 import os
@@ -163,6 +167,7 @@ async def leave_cluster(engine: Engine) -> None:
         await engine.write(membership.leave, _nonce(engine))
     except FleetError as error:
         log.warning("The other machines do not see that this one left: %s", error.message)
+        return
     try:
         if await engine.read(membership.has_lock_waits):
             await engine.write(membership.delete_lock_waits)

@@ -63,7 +63,7 @@ _COUNT = (
 )
 _LAST_FENCING = "coalesce((SELECT value FROM counters WHERE name = 'fencing'), 0)"
 _NOW_MS = "extract(epoch FROM clock_timestamp()) * 1000"
-_CONFLICT = "expect('[false]', '[true]')"
+_RAISE_CONFLICT = "expect('[false]', '[true]')"
 PATIENTLY = (
     f"SET LOCAL lock_timeout = {LOCK_MS}",
     f"SET LOCAL statement_timeout = {TURN_MS + STATEMENT_MS}",
@@ -100,11 +100,11 @@ _PREPARED = f"""
     PREPARE fencing_before AS {_kept("fencing", _LAST_FENCING)};
     PREPARE count_expected (text, bigint, bigint) AS
         WITH counted (version) AS ({_COUNT})
-        SELECT {_CONFLICT} WHERE NOT EXISTS (SELECT FROM counted WHERE version = $3);
+        SELECT {_RAISE_CONFLICT} WHERE NOT EXISTS (SELECT FROM counted WHERE version = $3);
     PREPARE be_in_time (bigint) AS
-        SELECT {_CONFLICT} WHERE {_NOW_MS} > $1;
+        SELECT {_RAISE_CONFLICT} WHERE {_NOW_MS} > $1;
     PREPARE expect_version (bigint) AS
-        SELECT {_CONFLICT} FROM schema_version WHERE version <> $1
+        SELECT {_RAISE_CONFLICT} FROM schema_version WHERE version <> $1
 """
 _TURN_TAKEN = _TAKE_TURN.index("EXECUTE take_turns")
 _BEGIN = "; ".join((*_TAKE_TURN, "EXECUTE count_batch ('%s', %d)"))
@@ -243,16 +243,14 @@ def flush_frame(machine: str, number: int, version: int, by_ms: int) -> list[str
     ]
 
 
-def frame_without_turn(version: int) -> list[str]:
-    """Return the statements that begin a transaction without a turn.
+def frame_without_turn(version: int) -> tuple[list[str], list[str]]:
+    """Return the statements before and after those of a transaction without a turn.
 
-    It fails for a schema of another version, and its commit waits for no disk and no standby.
+    It fails for a schema of another version, and its commit waits for no disk and no standby. The
+    check comes last: the transaction may have waited for a table that a migration changes.
     """
-    return [
-        "BEGIN ISOLATION LEVEL READ COMMITTED",
-        "SET LOCAL synchronous_commit = off",
-        f"EXECUTE expect_version ({version})",
-    ]
+    begin = ["BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit = off"]
+    return begin, [f"EXECUTE expect_version ({version})", "COMMIT"]
 
 
 def number_after(counter: Counter, times: int) -> str:

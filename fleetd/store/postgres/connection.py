@@ -28,7 +28,7 @@ from psycopg.types.string import StrDumper
 
 from ...domain.core.text import NUL, SIGN_OF_NUL
 from ...domain.core.tx import Row, TookTooLong
-from .errors import ServerAway, Stalled, is_final, server_message
+from .errors import ServerAway, Stalled, TurnTooLate, is_final, server_message
 from .url import format_url, parse
 
 T = TypeVar("T")
@@ -128,11 +128,15 @@ class ServerConnection(psycopg.Connection[Any]):
 
     def _check_deadline(self, waited_s: float) -> None:
         timeout_s = min(self.timeout_s, HURRIED_S) if self.hurry.now else self.timeout_s
-        if waited_s > timeout_s and not self._still_queued(waited_s, timeout_s):
+        if waited_s <= timeout_s:
+            return
+        if not self._still_queued(waited_s, timeout_s):
             raise Stalled(f"no answer for {waited_s:.0f} s")
+        if self.hurry.now:
+            raise TurnTooLate(f"its turn did not come within {waited_s:.0f} s")
 
     def _still_queued(self, waited_s: float, timeout_s: float) -> bool:
-        if not self.queueing or self.hurry.now or waited_s > TURN_MS / 1_000 + timeout_s:
+        if not self.queueing or waited_s > TURN_MS / 1_000 + timeout_s:
             return False
         # It must not lose its place for want of other questions: who comes back is last, and its
         # new connection costs the others more than its wait.

@@ -61,6 +61,10 @@ class Stalled(psycopg.OperationalError):
     """The server did not answer in time; nobody knows what became of the statement."""
 
 
+class TurnTooLate(Stalled):
+    """A daemon that ends waits no longer for its turn, while the server is there."""
+
+
 class ServerAway(Exception):
     """The server cannot be used now. ``step`` failed with ``message``.
 

@@ -25,7 +25,7 @@ from ..worker_thread import Job, WorkerThread, pass_on_effects
 from . import checks
 from .commit_signal import CommitSignal
 from .connection import ServerConnection
-from .errors import ServerAway, translate
+from .errors import ServerAway, TurnTooLate, translate
 from .group_commit import PostgresCommitter
 from .reader import PostgresReader
 from .reconnect import Reconnector, on_abandonable_thread
@@ -172,7 +172,11 @@ class PostgresStore:
                 self._gone = None
                 self.availability.regain()
         except ServerAway as gone:
-            self._give_up(jobs, gone)
+            if isinstance(gone.__cause__, TurnTooLate):
+                # What needs no turn may still succeed, such as the goodbye of this machine.
+                self._refuse(jobs, gone)
+            else:
+                self._give_up(jobs, gone)
         except Exception as error:
             # A bug of ours, or an error that nobody foresaw: the thread has to live on.
             log.exception("A batch of requests failed")

@@ -41,15 +41,15 @@ class SingleStatement:
         if self._used:
             self._refuse()
         self._used = True
-        frame = frame_without_turn(self._version)
-        text = "; ".join([*frame, translated(sql), "COMMIT"])
+        before, after = frame_without_turn(self._version)
+        text = "; ".join([*before, translated(sql), *after])
         try:
             self._cursor.execute(text.encode(), params)
         except psycopg.Error as error:
             if sqlstate(error) == CONFLICT:
                 self._refuse_schema()
             raise
-        for _ in frame:
+        for _ in before:
             self._cursor.nextset()
         return self._cursor.fetchall() if self._cursor.description else []
 

@@ -334,3 +334,4 @@ async def test_a_store_that_is_away_does_not_hold_up_the_end(tmp_path, away, cap
         await heartbeat(north.engine)
         away.add(NORTH)
     assert "do not see that this one left: The store is away." in caplog.text
+    assert "waits for locks" not in caplog.text
