@@ -1,13 +1,15 @@
 """Stores on a real server, and what tests write into them and read back."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import trio
 
 from fleetd.domain.core.tx import Effect, Ring, Tx
 from fleetd.store.api import Followers, Optimistic
+from fleetd.store.postgres.batch import LOCK
+from fleetd.store.postgres.connection import connect
 from fleetd.store.postgres.store import PostgresStore
 
 PATIENCE_S = 30
@@ -74,6 +76,17 @@ def appends(kind: str) -> Callable[[Tx], int]:
 
 def kinds(tx: Tx) -> list[str]:
     return [row["type"] for row in tx.all("SELECT type FROM events ORDER BY seq")]
+
+
+@contextmanager
+def turn_taken(url: str) -> Iterator[None]:
+    """Keep the fleet's turn while the block runs."""
+    with closing(connect(url, "holder")) as holder:
+        holder.execute("SET idle_in_transaction_session_timeout = 0")
+        holder.execute("BEGIN")
+        holder.execute(LOCK.encode())
+        yield
+        holder.execute("ROLLBACK")  # fails if the server has ended it meanwhile
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -14,8 +13,7 @@ import pytest
 
 from fleetctl.client import Fleet
 from fleetd.protocol.errors import FleetError
-from fleetd.store.postgres import connection
-from fleetd.store.postgres.batch import LOCK
+from tests.postgres.shared_stores import turn_taken
 from tests.support.postgres_server import LocalPostgres, run_sql
 from tests.support.processes import Daemon, environment
 
@@ -85,13 +83,7 @@ def test_a_daemon_that_waits_for_its_turn_says_that_it_stops(
     one, other = daemons
     for daemon in daemons:
         until(["here", "here"], lambda daemon=daemon: standing(daemon))
-    with (
-        closing(connection.connect(postgres.url(database), "holder")) as holder,
-        ThreadPoolExecutor(1) as aside,
-    ):
-        holder.execute("SET idle_in_transaction_session_timeout = 0")
-        holder.execute("BEGIN")
-        holder.execute(LOCK.encode())
+    with turn_taken(postgres.url(database)), ThreadPoolExecutor(1) as aside:
         waiting = aside.submit(ask, other, method, **params)
         query = (
             "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -104,7 +96,6 @@ def test_a_daemon_that_waits_for_its_turn_says_that_it_stops(
         assert standing(one) == ["here", "left"]
         with pytest.raises(FleetError):
             waiting.result()
-        holder.execute("ROLLBACK")
     assert ask(one, "event.list")["events"] == []
 
 

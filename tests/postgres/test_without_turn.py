@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,8 @@ from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.api import WithoutTurn
 from fleetd.store.postgres import connection
-from fleetd.store.postgres.batch import LOCK
 from tests.postgres.proxy import Moment, Proxy
-from tests.postgres.shared_stores import PATIENCE_S, appends, running
+from tests.postgres.shared_stores import PATIENCE_S, appends, running, turn_taken
 from tests.support.fleet import Clock, Fleet, opened
 from tests.support.postgres_server import LocalPostgres, run_sql
 
@@ -33,17 +32,6 @@ _ADD = (
 
 def add_machine(tx: Tx, name: str = "x") -> None:
     tx.run(_ADD, id=name)
-
-
-@asynccontextmanager
-async def turn_taken(url: str) -> AsyncIterator[None]:
-    """Keep the fleet's turn while the block runs."""
-    with closing(connection.connect(url, "holder")) as holder:
-        holder.execute("SET idle_in_transaction_session_timeout = 0")
-        holder.execute("BEGIN")
-        holder.execute(LOCK.encode())
-        yield
-        holder.execute("ROLLBACK")  # fails if the server has ended it meanwhile
 
 
 def only_machine(url: str) -> dict[str, Any]:
@@ -71,14 +59,12 @@ async def test_a_heartbeat_and_a_goodbye_do_not_wait_for_the_turn(
         batch = run_sql(url, "SELECT batch FROM writers")
         for thorough in (False, True):
             clock.pass_by(HEARTBEAT_MS)
-            async with turn_taken(url):
-                with trio.fail_after(PATIENCE_S):
-                    await heartbeat(fleet.engine, thorough=thorough)
+            with turn_taken(url), trio.fail_after(PATIENCE_S):
+                await heartbeat(fleet.engine, thorough=thorough)
             assert only_machine(url)["heard_at"] == clock.now
         clock.pass_by(HEARTBEAT_MS)
-        async with turn_taken(url):
-            with trio.fail_after(PATIENCE_S):
-                await leave_cluster(fleet.engine)
+        with turn_taken(url), trio.fail_after(PATIENCE_S):
+            await leave_cluster(fleet.engine)
         found = only_machine(url)
         assert (found["status"], found["heard_at"]) == ("left", clock.now)
         assert run_sql(url, "SELECT batch FROM writers") == batch
