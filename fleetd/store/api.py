@@ -99,8 +99,8 @@ class Away(msgspec.Struct, frozen=True):
         )
 
 
-class Optimistic(Generic[T]):
-    """A rule that may run before its turn, then more than once, in a store that has turns."""
+class _Marked(Generic[T]):
+    """A rule with a mark for a store that has turns; any other store just runs it."""
 
     def __init__(self, rule: Callable[[Tx], T]) -> None:
         self._rule = rule
@@ -110,18 +110,15 @@ class Optimistic(Generic[T]):
         return self._rule(tx)
 
 
-class WithoutTurn(Generic[T]):
-    """A rule of one statement that needs no turn, in a store that has turns.
+class Optimistic(_Marked[T]):
+    """A rule that may run before its turn, then more than once."""
+
+
+class WithoutTurn(_Marked[T]):
+    """A rule of one statement that needs no turn.
 
     It may be committed twice, and a crash of the server may undo it.
     """
-
-    def __init__(self, rule: Callable[[Tx], T]) -> None:
-        self._rule = rule
-
-    def __call__(self, tx: Tx) -> T:
-        """Run the rule."""
-        return self._rule(tx)
 
 
 class Followers:

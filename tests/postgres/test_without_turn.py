@@ -15,7 +15,7 @@ import trio.testing
 from fleetd.domain.cluster import membership
 from fleetd.domain.cluster.membership import HEARTBEAT_MS, LOST_MS, UNBROKEN_MS
 from fleetd.domain.core.tx import Tx
-from fleetd.engine.jobs.cluster import heartbeat, leave_cluster
+from fleetd.engine.jobs.cluster import heartbeat, leave_cluster, machine_name
 from fleetd.protocol.errors import Unavailable
 from fleetd.store.api import WithoutTurn
 from fleetd.store.postgres import connection
@@ -110,7 +110,7 @@ async def test_a_heartbeat_is_renewed_only_while_nothing_else_has_changed(
         run_sql(url, f"UPDATE machines SET {change}")
         before = only_machine(url)
         assert engine.instance
-        own = (before["name"] if "name" not in change else "box", engine.instance.nonce)
+        own = (machine_name(engine), engine.instance.nonce)
         renewed = await engine.write(membership.renew, *own, thorough=thorough)
         assert (renewed is None) == is_needed
         assert (only_machine(url) == before) == is_needed
@@ -122,9 +122,12 @@ async def test_a_machine_that_is_heard_of_just_in_time_is_not_lost(
     """It is heard of after the daemon that misses it has looked, and before it writes that."""
 
     def commit(renewing: connection.ServerConnection) -> None:
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+        waits = (
+            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND query LIKE 'UPDATE machines SET status%'"
+        )
         deadline = time.monotonic() + PATIENCE_S
-        while not run_sql(url, waits % "'UPDATE machines SET status%'"):
+        while not run_sql(url, waits):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         renewing.execute("COMMIT")

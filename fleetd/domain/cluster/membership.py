@@ -41,6 +41,8 @@ _JUDGED_HERE = (
 _OVERDUE = (
     "((status = 'here' AND heard_awake_ms < :here) OR (status = 'left' AND heard_awake_ms < :left))"
 )
+# Sent with the heartbeat: nearly always nothing is missing, and then no other message is sent.
+_MISSING = f"SELECT 1 FROM machines WHERE {_JUDGED_HERE} AND {_OVERDUE} LIMIT 1"
 _LISTED = "status <> 'lost' OR heard_at >= :old"
 _NAMESAKE = (
     "SELECT 1 FROM machines WHERE id <> :machine"
@@ -119,11 +121,7 @@ def heartbeat(
     )
     if before is not None and before["status"] == "lost":
         tx.after_commit(LogLine("WARNING", "This machine counted as lost and is back"))
-    # Checked with the heartbeat: nearly always nothing is missing, and then no other message is
-    # sent.
-    missing = tx.exists(
-        f"SELECT 1 FROM machines WHERE {_JUDGED_HERE} AND {_OVERDUE} LIMIT 1", **_limits(ctx)
-    )
+    missing = tx.exists(_MISSING, **_limits(ctx))
     # An unknown machine may have been forgotten, and its agents are lost.
     was_lost = before is None or before["status"] == "lost"
     return HeartbeatResult(was_lost=was_lost, any_missing=missing)
@@ -142,7 +140,7 @@ def renew(
         "UPDATE machines SET heard_at = :now, heard_awake_ms = :awake"
         f" WHERE id = :machine AND nonce = :nonce AND {_AT_WORK} AND "
         + (_NAME_IS_RIGHT if thorough else _NAME_FITS)
-        + f" RETURNING {_JUDGED_HERE} AND EXISTS (SELECT 1 FROM machines WHERE {_OVERDUE})",
+        + f" RETURNING EXISTS ({_MISSING})",
         now=ctx.now,
         awake=ctx.awake_ms,
         nonce=nonce,
@@ -218,13 +216,9 @@ def find_lost(tx: Tx, ctx: Context) -> LostMachines:
     """
     if not _judges(tx, ctx):
         return LostMachines(machines=[], agents=[])
+    overdue = tx.all(f"SELECT id FROM machines WHERE {_OVERDUE} ORDER BY id", **_limits(ctx))
     return LostMachines(
-        machines=[
-            row["id"]
-            for row in tx.all(
-                f"SELECT id FROM machines WHERE {_OVERDUE} ORDER BY id", **_limits(ctx)
-            )
-        ],
+        machines=[row["id"] for row in overdue],
         agents=[row["id"] for row in stranded_agents(tx, ctx)],
     )
 

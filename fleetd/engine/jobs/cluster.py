@@ -25,10 +25,10 @@ log = logging.getLogger("fleetd")
 _LOOK_S = 1.0
 
 
-async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True) -> None:
+async def heartbeat(engine: Engine, *, reconnected: bool = False, thorough: bool = True) -> None:
     """Send this machine's heartbeat, then act on each machine and agent that is missing.
 
-    ``anew``: this machine was disconnected until now, and must look for its own agents first.
+    ``reconnected``: this machine had no connection before, and must look for its own agents first.
     ``thorough`` also looks for machines of the same name, and at machines that are already lost:
     the daemon that noticed a loss may have ended before it noticed the loss of the agents.
     Raises StoreUnready once another daemon sends heartbeats under this machine's id.
@@ -36,7 +36,7 @@ async def heartbeat(engine: Engine, *, anew: bool = False, thorough: bool = True
     beaten = await _beat(engine, thorough=thorough)
     if beaten.overtaken_by is not None:
         raise _id_in_use(engine, beaten.overtaken_by)
-    if anew or beaten.was_lost:
+    if reconnected or beaten.was_lost:
         await check_processes(engine)
     if not (beaten.any_missing or thorough):
         return

@@ -192,19 +192,21 @@ async def send_heartbeats(engine: Engine) -> None:
     When the store is back, which rings ``engine.store_back``, a heartbeat is sent immediately:
     every machine waits then.
     """
-    anew, pauses = True, Pauses(engine)
+    reconnected = True
+    pauses = Pauses(engine)
     for number in itertools.count():
         returned = engine.store_back.ticket()
         engine.timer_health.beat("machines", ROUND_S)
-        if await _beat(engine, anew=anew, thorough=anew or number % THOROUGH == 0):
-            anew = False
-        anew = await pauses.sleep(HEARTBEAT_MS / 1_000, returned) or anew
+        thorough = reconnected or number % THOROUGH == 0
+        if await _beat(engine, reconnected=reconnected, thorough=thorough):
+            reconnected = False
+        reconnected = await pauses.sleep(HEARTBEAT_MS / 1_000, returned) or reconnected
 
 
-async def _beat(engine: Engine, *, anew: bool, thorough: bool) -> bool:
+async def _beat(engine: Engine, *, reconnected: bool, thorough: bool) -> bool:
     """Return whether a heartbeat worked; the store itself reports that it is away."""
     try:
-        await heartbeat(engine, anew=anew, thorough=thorough)
+        await heartbeat(engine, reconnected=reconnected, thorough=thorough)
     except Unavailable:
         return False
     except StoreRefused:  # another daemon has this machine's id: this one ends

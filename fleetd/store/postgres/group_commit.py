@@ -82,7 +82,7 @@ class PostgresCommitter:
                 if alone:
                     some = jobs[:1]
                     some[0].optimistic = False
-                jobs = jobs[self._turn(some) :]
+                jobs = jobs[self._in_transaction(some) :]
             except InDoubt:
                 raise  # the jobs in doubt have their errors
             except ServerAway:
@@ -94,10 +94,11 @@ class PostgresCommitter:
                     jobs = jobs[1:]
                 alone = True
 
-    def _turn(self, jobs: list[Job]) -> int:
-        """Run as many jobs as one turn has time for, and return how many.
+    def _in_transaction(self, jobs: list[Job]) -> int:
+        """Run as many jobs as one turn has time for, or one that needs none; return how many.
 
-        Raises psycopg.Error if the transaction was idle for too long.
+        It tries again if nothing was committed. Raises psycopg.Error if the transaction was idle
+        for too long.
         """
         trouble: psycopg.Error | None = None
         for _ in range(_TRIES):
